@@ -8,7 +8,18 @@ from typing import Any, Final, NamedTuple
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, NodeInfo
 from rackproof.core.history import participants, servers_of
-from rackproof.core.load import PREFIX, SUBJECTS, Finding, Limits, LoadState, compare, limits_of, subjects_for
+from rackproof.core.load import (
+    GPUS,
+    PREFIX,
+    SUBJECTS,
+    Finding,
+    Limits,
+    LoadState,
+    compare,
+    gives_gpus_away,
+    limits_of,
+    subjects_for,
+)
 from rackproof.core.rack import Node, fold
 from rackproof.core.starvation import conditions_of
 from rackproof.core.wording import some
@@ -134,6 +145,7 @@ def results(
 ) -> Iterator[CheckResult]:
     """Results of one step on one node, one per subject."""
     limits = limits_of(architecture, node.groups, node.virtual)
+    limits = limits._replace(anew=frozenset({GPUS} if gives_gpus_away(step) else ()))
     for name in subjects_for(architecture, node.groups, node.simulated_gpus):
         finding = change(name, before, after, limits)
         subject = SUBJECTS[name]

@@ -157,6 +157,11 @@ GPUS: Final = "gpus"
 """Read on real GPUs only."""
 
 
+def gives_gpus_away(step: str) -> bool:
+    """Whether a step gives the nodes' GPUs to guests, whose drivers reset them."""
+    return step.startswith("collectives/") and "/guest/" in step
+
+
 class Finding(NamedTuple):
     outcome: CheckOutcome
     message: str
@@ -190,6 +195,8 @@ class Limits(NamedTuple):
     """Maximum offset of the clock."""
     events: frozenset[str]
     """Kinds of failing messages. Empty: all except those that starved machines print."""
+    anew: frozenset[str] = frozenset()
+    """Subjects whose counters may begin anew in the step."""
 
     def fails(self, trouble: Trouble) -> bool:
         if trouble.kind in (APPLICATION, COMPLAINT):
@@ -289,6 +296,8 @@ def _counted(subject: str, before: LoadState, after: LoadState, limits: Limits) 
     for name, value in new.items():
         limit = limits.counters.get(_last(name))
         known = old.get(name, 0 if _only_above_zero(subject, name) else None)
+        if subject in limits.anew and known is not None and value < known:
+            known = 0
         if known is None:
             yield _unknown(f"{name} was unknown before the step, is {value}")
         elif limit is not None and value - known > limit:
@@ -298,7 +307,7 @@ def _counted(subject: str, before: LoadState, after: LoadState, limits: Limits) 
     gone = dict.fromkeys(map(_device, old))
     for name, value in old.items():
         if name in new:
-            if new[name] < value and _last(name) not in _FALLS:
+            if new[name] < value and subject not in limits.anew and _last(name) not in _FALLS:
                 yield _failed(f"{name} fell from {value} to {new[name]}")
         elif _last(name) in _WARNINGS:
             continue

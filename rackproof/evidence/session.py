@@ -35,10 +35,12 @@ class Session:
     """Nodes that stopped answering since."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
+    def run(
+        self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False, parallel: int = 0
+    ) -> dict[str, CommandResult]:
         """Run one command a node, all nodes in parallel; results are recorded in the order of ``commands``. ``hold``:
-        as for ``run_on``."""
-        results = self.fleet.run(commands, timeout_s, hold=hold)
+        as for ``run_on``; ``parallel``: as for ``Fleet.each``."""
+        results = self.fleet.run(commands, timeout_s, hold=hold, parallel=parallel)
         return {node: self.record(result) for node, result in results.items()}
 
     def run_on(

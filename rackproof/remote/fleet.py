@@ -67,15 +67,18 @@ class Fleet:
         finally:  # after an interrupt a connection may still be on its way
             pool.shutdown(wait=not STOPPING.is_set(), cancel_futures=True)
 
-    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
-        """Run one command per node, all nodes in parallel. ``hold``: each ends with its connection."""
+    def run(
+        self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False, parallel: int = 0
+    ) -> dict[str, CommandResult]:
+        """Run one command per node, all nodes in parallel. ``hold``: each ends with its connection. ``parallel``: as
+        for ``each``."""
         programs = ", ".join(dict.fromkeys(script_or_program(command) for command in commands.values()))
 
         def run(connection: Connection) -> CommandResult:
             command = commands[connection.node.name]
             return connection.run(command, timeout_s, hold=True) if hold else connection.run(command, timeout_s)
 
-        return self.each(commands, run, programs)
+        return self.each(commands, run, programs, parallel)
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         """By node: None if it answers, else the reason why not."""

@@ -1,4 +1,5 @@
-"""One ssh connection per node for a whole run; every command has a deadline, every host key is checked."""
+"""One ssh connection per node for a whole run, more for many commands at once; every command has a deadline, every host
+key is checked."""
 
 from __future__ import annotations
 
@@ -39,6 +40,8 @@ KEEPALIVE_S = 15
 INTERRUPTED = "interrupted"
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
+_UNOPENED = "Unable to open channel."
+"""What paramiko raises for a refused channel where another thread has taken the refusal itself."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
 
@@ -54,6 +57,8 @@ class Connection:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._connection: Any = None
+        self._further: list[Any] = []
+        """Connections for the commands that the first one has no room for."""
         self._failure: RemoteError | None = None
         self._lock = threading.Lock()
         self._sudo = sudo_of(node)
@@ -78,6 +83,31 @@ class Connection:
                 self._failure = NodeUnreachable(self.node.name, "the connection was lost")
                 raise self._failure
             return transport
+
+    def _session(self, patience_s: float) -> paramiko.Channel:
+        """A channel for one command. Raises RemoteError.
+
+        sshd refuses more of them at once than its ``MaxSessions``, 10 by default, which counts for each connection.
+        """
+        tried = 0
+        try:
+            while True:
+                transports: list[paramiko.Transport] = [self.open(), *(one.transport for one in self._further)]
+                for transport in transports[tried:]:
+                    tried += 1
+                    try:
+                        return transport.open_session(timeout=patience_s)
+                    except paramiko.SSHException as error:
+                        if not isinstance(error, paramiko.ChannelException) and str(error) != _UNOPENED:
+                            raise
+                with self._lock:
+                    if tried > len(self._further):  # otherwise another command has made one meanwhile
+                        connection = self._connect()
+                        channel: paramiko.Channel = connection.transport.open_session(timeout=patience_s)
+                        self._further.append(connection)
+                        return channel
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise NodeUnreachable(self.node.name, f"no channel: {reason(error)}") from error
 
     def _connect(self) -> Any:
         data = self.node.data
@@ -214,11 +244,9 @@ class Connection:
             return result(None, INTERRUPTED)
         patience = END_S if clean_up else greeting.ANSWER_S
         try:
-            channel = self.open().open_session(timeout=patience)
+            channel = self._session(patience)
         except RemoteError as error:
             return result(None, error.reason)
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            return result(None, f"no channel: {reason(error)}")
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
@@ -254,7 +282,7 @@ class Connection:
     def clock(self, base_s: float) -> Clock | str:
         """Offset of the node's clock, or why it is unknown; see ``clocks.measured``."""
         try:
-            with contextlib.closing(self.open().open_session(timeout=greeting.ANSWER_S)) as channel:
+            with contextlib.closing(self._session(greeting.ANSWER_S)) as channel:
                 channel.settimeout(clocks.LIMIT_S)
                 start(channel, bounded(clocks.READ, 2 * clocks.LIMIT_S, self._sudo, self._mark))
                 return clocks.measured(channel.sendall, lambda: channel.recv(4096), STOPPING.is_set, base_s)
@@ -266,11 +294,14 @@ class Connection:
     @contextlib.contextmanager
     def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:
         """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
-        connection."""
-        channel = self.open().open_session(timeout=greeting.ANSWER_S)
+        connection. Raises RemoteError."""
+        channel = self._session(greeting.ANSWER_S)
         server = Server(self.node.name, self._sudo, channel, command, timeout_s, user)
         try:
-            server.start()
+            try:
+                server.start()
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                raise NodeUnreachable(self.node.name, reason(error)) from error
             yield server
         finally:
             server.stop()
@@ -285,7 +316,7 @@ class Connection:
     def pipe(self, command: str, timeout_s: float, user: str = "") -> Pipe:
         """Start a command whose input and output are read and written here. Raises RemoteError."""
         try:
-            channel = self.open().open_session(timeout=greeting.ANSWER_S)
+            channel = self._session(greeting.ANSWER_S)
             start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise NodeUnreachable(self.node.name, reason(error)) from error
@@ -305,9 +336,10 @@ class Connection:
         if not self._lock.acquire(timeout=0 if STOPPING.is_set() else -1):
             return  # another thread is connecting; the program ends anyway
         try:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection, self._failure, self._proven = None, None, False
+            for connection in (self._connection, *self._further):
+                if connection is not None:
+                    connection.close()
+            self._connection, self._failure, self._proven, self._further = None, None, False, []
         finally:
             self._lock.release()
 

@@ -169,6 +169,29 @@ class _Answering(_Hanging):
             channel.close()
 
 
+class _Limited(_Answering):
+    """As ``_Answering``, for so many commands at once on a connection: ``MaxSessions`` of sshd_config(5)."""
+
+    most = 3
+
+    def __init__(self, asked: threading.Event) -> None:
+        super().__init__(asked)
+        self._running: list[paramiko.Channel] = []
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        running = sum(not channel.closed for channel in self._running)
+        full = running >= self.most
+        return paramiko.common.OPEN_FAILED_CONNECT_FAILED if full else paramiko.common.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self._running.append(channel)
+        return super().check_channel_exec_request(channel, command)
+
+
+class _Channelless(_Limited):
+    most = 0
+
+
 class _Flooding(_Printing):
     """Every command prints errors without end."""
 
@@ -208,6 +231,14 @@ def printing(sock: socket.socket, asked: threading.Event) -> None:
 
 def answering(sock: socket.socket, asked: threading.Event) -> None:
     _serve(_Answering, sock, asked)
+
+
+def limited(sock: socket.socket, asked: threading.Event) -> None:
+    _serve(_Limited, sock, asked)
+
+
+def channelless(sock: socket.socket, asked: threading.Event) -> None:
+    _serve(_Channelless, sock, asked)
 
 
 def flooding(sock: socket.socket, asked: threading.Event) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from rackproof.architectures import load
 from rackproof.bench.user import HOME, SETUP
 from rackproof.core.architecture import Architecture
@@ -203,11 +205,31 @@ class FakeFleet:
     ) -> dict[str, Any]:
         return {name: action(self[name]) for name in nodes}
 
-    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
-        return {name: self[name].run(command, timeout_s, hold=hold) for name, command in commands.items()}
+    def run(
+        self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False, parallel: int = 0
+    ) -> dict[str, CommandResult]:
+        def run(connection: FakeConnection) -> CommandResult:
+            return connection.run(commands[connection.node.name], timeout_s, hold=hold)
+
+        return self.each(commands, run, "; ".join(commands.values()), parallel)
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         return {name: "connection lost" if name in self.dead else None for name in nodes}
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Purposes, or commands, of what a fleet does on all nodes at once, however many there are."""
+    purposes, plain = list[str](), FakeFleet.each
+
+    def each(
+        fleet: FakeFleet, nodes: Iterable[str], action: Callable[[Any], Any], what: str = "", parallel: int = 0
+    ) -> dict[str, Any]:
+        names = list(nodes)
+        purposes.extend([what] if parallel >= len(names) > 0 else [])
+        return plain(fleet, names, action, what, parallel)
+
+    monkeypatch.setattr(FakeFleet, "each", each)
+    return purposes
 
 
 def lab_rack(gpu: int = 2) -> Rack:

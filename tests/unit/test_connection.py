@@ -6,6 +6,7 @@ import math
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -156,9 +157,42 @@ def test_a_server_that_never_starts_a_command_is_not_waited_for(
         answer = connection.run("true", 5)
         with pytest.raises(NodeUnreachable, match=r"^gpu-01: "):
             connection.pipe("cat", 5)
+        with pytest.raises(NodeUnreachable, match=r"^gpu-01: "), connection.serving("cat", 5):
+            pass
         connection.forget()
     assert answer.rc is None
     assert "it did not start a command within 2 s" in str(answer.error)
+
+
+def test_more_commands_run_at_once_than_sshd_allows_on_a_connection(tmp_path: Path) -> None:
+    """The servers of all clients of a storage run on one node; OpenSSH allows ten commands of a connection."""
+    with servers.server(servers.limited) as (port, _):
+        connection = Connection(node_behind(tmp_path, port))
+        pipes = [connection.pipe("cat", 60) for _ in range(7)]
+        with ThreadPoolExecutor(9) as pool:
+            answers = list(pool.map(lambda number: connection.run(f"echo {number}", 60), range(9)))
+        with connection.serving("cat", 60) as server:
+            assert server.poll()
+        assert all(pipe.alive for pipe in pipes)
+        for pipe in pipes:
+            pipe.close()
+        connection.forget()
+    assert [answer.text for answer in answers] == [f"{number}\n" for number in range(9)], answers[0].error
+
+
+def test_a_server_that_gives_no_channel_is_named(tmp_path: Path) -> None:
+    with servers.server(servers.channelless) as (port, _):
+        connection = Connection(node_behind(tmp_path, port))
+        answer = connection.run("true", 5)
+        with pytest.raises(NodeUnreachable, match="no channel"):
+            connection.pipe("cat", 5)
+        with pytest.raises(NodeUnreachable, match="no channel"), connection.serving("cat", 5):
+            pass
+        assert isinstance(clock := connection.clock(0.0), str)
+        connection.forget()
+    assert answer.rc is None
+    assert "no channel" in str(answer.error)
+    assert "no channel" in clock
 
 
 class EndlessErrors:

@@ -303,7 +303,7 @@ class _GuestStep:
             node = connection.node.name
             return connection.run(commands[node], limit_s, user=user(node), hold=True)
 
-        results = self.session.fleet.each(commands, run, what)
+        results = self.session.fleet.each(commands, run, what, parallel=len(commands))
         answers = {node: self.session.record(result) for node, result in results.items()}
         self.answers += answers.values()
         failed = {node: f"{node}: {what}: {answer.why}" for node, answer in answers.items() if not answer.ok}

@@ -143,7 +143,7 @@ class Launch(Way):
             name = connection.node.name
             return connection.run(commands[name], self.limit_s, user=users[name].prefix, hold=True)
 
-        results = session.fleet.each(self.nodes, start, self.engine.name)
+        results = session.fleet.each(self.nodes, start, self.engine.name, parallel=len(self.nodes))
         return [session.record(result) for result in results.values()]
 
     def read(self) -> list[CommandResult]:

@@ -166,4 +166,6 @@ def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurem
         moved.append(direction.io_bytes)
     for (before, after), read in zip(spans, moved if len(spans) > 1 else [sum(moved)], strict=True):
         counted_bytes(storage, before, after, writes=False).check(read)
-    return Proven(rates[0], rates[1], fio.parse_fio(pair.inside.stdout).version)
+    of_node, version = (fio.parse_fio(answer.stdout).version for answer in (pair.host, pair.inside))
+    versions = version if version == of_node else f"{of_node} on the node, {version} in the container"
+    return Proven(rates[0], rates[1], versions)

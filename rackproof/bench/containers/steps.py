@@ -166,7 +166,9 @@ class _ContainerStep(Clients):
         results = {}
         ready = set(self.ready) if only is None else set(self.ready) & set(only)
         asked = {node.name: command(node) for node in self.nodes if node.name in ready}
-        for name, answer in self.ask(asked, limit_s).items():
+        answers = self.session.run(asked, limit_s, hold=True, parallel=len(asked))
+        self.own += answers.values()
+        for name, answer in answers.items():
             try:
                 results[name] = result_of(answer)
             except ParseError as error:

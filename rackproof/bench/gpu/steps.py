@@ -159,7 +159,7 @@ def _step(
         diagnoses = any(metric == DIAGNOSED for metric, _ in metrics)
         ends = ended_diagnoses(session, ready, context.say) if diagnoses else nullcontext()
         with ends, sampled_links(session, id_, ready, limit, context.say) as samples:
-            session.fleet.each(ready, lambda connection: run(connection.node.name), title)
+            session.fleet.each(ready, lambda connection: run(connection.node.name), title, parallel=len(ready))
         for name, answer in samples.items():
             answers[name].append(answer)
         read = read_gpus([answer for several in answers.values() for answer in several], session.architecture)

@@ -361,6 +361,7 @@ class Pipeline:
         }  # fmt: skip
 
     def close(self):
+        self.stopping.set()  # a thread that counts would keep the program
         if self.ranks:
             self.ranks.close()
         for process in self.workers:
@@ -378,7 +379,7 @@ def percentiles(seconds):
 def main(words):
     if len(words) > 1:  # several jobs on this node, at the same time
         jobs = [subprocess.Popen([sys.executable, "-I", __file__, word]) for word in words]
-        return max(job.wait() for job in jobs)
+        return max(abs(job.wait()) for job in jobs)  # below 0: a signal
     config = json.loads(words[0])
     pipeline = None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -95,7 +95,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         check_together(parts, apart=apart)
         proven = []
         for node, part in parts:
-            check_figures(part)
+            for other in run.jobs:  # also those beside it have worked
+                check_figures(part_of(run, node, other))
             check_image(node, part.config.get("image"), part.raw.command)
             if part.real:
                 check_real(node, part)

@@ -15,7 +15,7 @@ from ipaddress import ip_address, ip_interface
 from typing import NamedTuple
 
 from rackproof.bench.firewall import Firewall
-from rackproof.bench.links.fan_in_reader import check_last, client_command, targets_in
+from rackproof.bench.links.fan_in_reader import TOOL, check_last, client_command, targets_in
 from rackproof.bench.links.figures import ATTEMPTS, TO_STORAGE
 from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import READING_S, START_S, TCP_PORT, End, end_of, iperf3_server
@@ -24,6 +24,7 @@ from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.storage.commands import AFTER, folders_of, state_after
+from rackproof.bench.storage.proof import mount_fault
 from rackproof.bench.storage.runs import state_in
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile, Storage
@@ -174,12 +175,17 @@ class _FanIn:
         return answers
 
     def _streams(self, states: Mapping[str, CommandResult]) -> list[Stream]:
-        """One for each client and address; the port is the client's number. Raises NodeUnreachable without a way."""
-        return [
+        """One for each client and address; the port is the client's number. Raises NodeUnreachable without a way,
+        ParseError where no client has an address to send to."""
+        streams = [
             stream_of(self.session.rack, self.fabric, self.servers, name, address, TCP_PORT + number)
             for number, (name, answer) in enumerate(states.items())
             for address in targets_in(self.storage, state_in(answer, AFTER))
         ]
+        if not streams:
+            faults = (mount_fault(self.storage, answer) for answer in states.values())
+            raise ParseError(TOOL, next(filter(None, faults), "its servers have no address of the fabric"))
+        return streams
 
     def _once(self, streams: Sequence[Stream]) -> None:
         """Start all servers, then all clients at once."""

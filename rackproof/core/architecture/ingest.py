@@ -74,7 +74,7 @@ class IngestJob(Model):
     accelerators: int = Field(default=8, ge=1)
     """Accelerators of each node, emulated or real."""
     workers: int = Field(default=8, ge=1)
-    """Processes on each node that read, decode and crop."""
+    """Processes on each node that read, decode and crop, each for one accelerator."""
     crop: int = Field(default=224, ge=8)
     """Height and width of a decoded sample, pixels."""
     data: tuple[IngestData, ...] = (IngestData.STORAGE,)
@@ -127,13 +127,13 @@ class IngestJob(Model):
 
     @model_validator(mode="after")
     def _real(self) -> IngestJob:
+        if self.workers % self.accelerators:
+            raise ValueError(f"{self.accelerators} accelerators need {self.accelerators} workers or a multiple")
         if self.engine == "torch":
             if self.slowdown != 1 or self.rate is not None:
                 raise ValueError("slowdown and rate are of emulated accelerators; engine torch computes by itself")
             if self.epochs or self.predict or self.placement:
                 raise ValueError("epochs, predict and placement are measured with emulated accelerators")
-            if self.workers % self.accelerators:
-                raise ValueError(f"{self.accelerators} ranks need {self.accelerators} workers or a multiple")
         return self
 
     @model_validator(mode="after")
@@ -255,8 +255,6 @@ class IngestProfile(Model):
                 raise ValueError(f"jobs.{name}: no job {job.beside!r} beside it; there is {', '.join(self.jobs)}")
             if job.beside is not None and _times(self.jobs[job.beside]) != _times(job):
                 raise ValueError(f"jobs.{name}: seconds and warmup_s of {job.beside}, beside it, must be its own")
-            if job.workers % job.accelerators and job.accelerators % job.workers:
-                raise ValueError(f"jobs.{name}: {job.accelerators} accelerators cannot share {job.workers} workers")
         return self
 
 

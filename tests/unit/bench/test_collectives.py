@@ -33,7 +33,7 @@ from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import lab_rack, reply, virtual_rack
+from tests.unit.fakes import at_once, lab_rack, reply, virtual_rack
 from tests.unit.judging import architecture as one_architecture
 from tests.unit.judging import bar, criterion, judged, verdicts
 
@@ -530,6 +530,17 @@ def test_torch_runs_under_every_launcher(tmp_path: Path, monkeypatch: pytest.Mon
         assert len(measurement.samples) == 2
         assert measurement.conditions["backend"] == "gloo"
         assert launcher_of(measurement.conditions["command"]) == launcher
+
+
+@pytest.mark.parametrize(("id_", "engine"), [(TORCH, "torch"), (RING, "nccl-tests")])
+def test_ranks_start_on_all_nodes_of_a_large_rack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_: str, engine: str
+) -> None:
+    """Ranks of torch wait for each other: with those of 64 nodes alone a run of more nodes never begins."""
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="ssh"))
+    purposes = at_once(monkeypatch)
+    assert all(m.samples for m in measured(tmp_path, id_, FabricNodes(), engine).values())
+    assert purposes == [engine] * 2
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "srun"])

@@ -20,6 +20,7 @@ from rackproof.core.evidence import Kind
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.gpu_program import parse_gpu_run
 from rackproof.run import stages
+from tests.unit.fakes import at_once
 from tests.unit.false_certificates.edited import certificate, chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, BUSY, NAME, GpuNodes, uuid
@@ -108,6 +109,13 @@ def test_healthy_gpus_are_certified_one_by_one(gpus: Gpus) -> None:
     assert len(body["samples"]) == 3
     assert body["conditions"]["slowest_peer"] == "gpu0"
     assert (body["conditions"]["uuid"], body["conditions"]["bus_id"]) == (uuid(1), BUSES[1])
+
+
+def test_gpus_of_all_nodes_of_a_large_rack_are_measured_at_once(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sampler has a limit: it would end before the last nodes of a rack whose nodes take turns."""
+    purposes = at_once(monkeypatch)
+    gpus.certify(0)
+    assert {"memory of GPUs", "DCGM's tests of GPUs"} <= set(purposes)
 
 
 def test_clocks_and_heat_under_load_are_with_the_rate(gpus: Gpus) -> None:

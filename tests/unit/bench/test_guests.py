@@ -16,9 +16,11 @@ from rackproof.bench.collectives.command import launcher_of
 from rackproof.bench.collectives.guest_commands import inside_of, is_off, is_side
 from rackproof.bench.collectives.guest_reader import COUNTS, GUEST, GUEST_WRONG, HOST, HOST_WRONG, SIDES
 from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.guard import Observation, results
 from rackproof.bench.user import SETUP
 from rackproof.core.architecture import Architecture, CollectiveProfile
-from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.evidence import CheckOutcome, Kind, Measurement, NodeInfo
+from rackproof.core.load import LoadState
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Outcome, Status
 from rackproof.evidence.store import read_records
@@ -279,6 +281,19 @@ def test_wrong_values_of_either_side_are_counted_read_again_and_fail(
         verdict = verdicts(judgement, f"content[{metric}]")[node]
         assert (verdict.status, verdict.required, verdict.value) == (Status.FAIL, True, 3.0)
     assert judgement.outcome is Outcome.NOT_CERTIFIED
+
+
+def test_counters_of_gpus_that_come_back_from_a_guest_may_begin_anew() -> None:
+    state = LoadState("1f2e3d4c", (100.0, 100.0), 100.0, 4, (0, 40_000), 0, counters={"gpus": {"g pcie_replays": 7}})
+    before = Observation(state)
+    after = Observation(
+        replace(state, uptime_s=(200.0, 200.0), clock_s=200.0, counters={"gpus": {"g pcie_replays": 1}})
+    )
+    node = NodeInfo(name="gpu-01", groups=("gpu",))
+    (step,) = bench().steps("collectives/nccl-tests/guest/")
+    for id_, outcome in ((step.id, CheckOutcome.PASSED), ("collectives/nccl-tests/all_reduce", CheckOutcome.FAILED)):
+        every = {result.check: result for result in results(architecture(), node, id_, before, after)}
+        assert every["load.gpus"].outcome is outcome
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ class TestPlan:
         ("change", "why"),
         [
             ({"model": "resnet9000"}, "no rate of resnet9000 on v100: give rate"), ({"dataset": "none"}, "no data set"),
-            ({"workers": 3}, "cannot share 3 workers"), ({"placement": (1, 3)}, "cannot be placed evenly"),
-            ({"beside": "none"}, "no job 'none' beside it"),
+            ({"workers": 3}, "2 accelerators need 2 workers"), ({"placement": (1, 3)}, "cannot be placed evenly"),
+            ({"beside": "none"}, "no job 'none' beside it"), ({"workers": 1}, "2 accelerators need 2 workers"),
         ],
     )  # fmt: skip
     def test_jobs_that_cannot_run_are_refused(self, change: dict[str, Any], why: str) -> None:
@@ -532,6 +532,29 @@ def test_a_job_that_gave_no_answer_was_not_beside_another() -> None:
     every = beside(answers())
     every = [replace(a, stdout=a.stdout.splitlines()[0] + b"\n") if configs_of(a.command, TOOL) else a for a in every]
     with pytest.raises(ParseError, match="0 answers of serve"):
+        value("inference.latency_p99", every, beside="training")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda line: b"", "0 answers of serve"),  # its program was killed; the storage need not have an exact counter
+        (lambda line: line.replace(b'"busy_s": [5.0, 5.0]', b'"busy_s": [0, 0]'), "no batch reached an accelerator"),
+    ],
+)
+def test_a_job_that_did_not_work_was_not_beside_another(change: Callable[[bytes], bytes], why: str) -> None:
+    def alone(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        for own in configs.values():
+            own["data"] = "memory"
+
+    def changed(answer: CommandResult) -> CommandResult:
+        own, *others = answer.stdout.splitlines()
+        return replace(answer, stdout=own + b"\n" + b"".join(change(line) + b"\n" for line in others))
+
+    every = beside(answers(alone))
+    assert value("inference.latency_p99", every, beside="training") == pytest.approx(300.0)
+    every = [changed(answer) if configs_of(answer.command, TOOL) else answer for answer in every]
+    with pytest.raises(ParseError, match=why):
         value("inference.latency_p99", every, beside="training")
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,6 +124,37 @@ def test_a_worker_that_dies_is_named(photos: Path) -> None:
         out, _ = program.communicate(timeout=200)
     assert program.returncode == 1
     assert "died: signal 9" in json.loads(out)["error"]
+
+
+def test_a_run_that_is_ended_leaves_no_process(photos: Path) -> None:
+    with node_programs.starting(["j"], 1) as keys:
+        config = json.dumps({**CONFIG, "folders": [str(photos)], "seconds": 600, **keys})
+        program = subprocess.Popen([sys.executable, "-I", node_programs.BENCH / "ingest_node.py", config])
+        while not Path(keys["start_file"]).exists():
+            time.sleep(0.1)
+        while time.time() < float(Path(keys["start_file"]).read_text()) + 1:
+            time.sleep(0.1)
+        workers = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        program.terminate()
+        try:
+            assert program.wait(60) == 1
+        finally:
+            program.kill()
+    assert len(workers) == 2
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+@pytest.mark.parametrize(("statuses", "expected"), [((0, 0), 0), ((0, 1), 1), ((-9, 0), 9), ((0, -9), 9)])
+def test_one_of_several_jobs_that_is_killed_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, statuses: tuple[int, ...], expected: int
+) -> None:
+    monkeypatch.syspath_prepend(str(node_programs.BENCH))
+    import ingest_node
+
+    left = [SimpleNamespace(wait=lambda status=status: status) for status in statuses]
+    monkeypatch.setattr(ingest_node.subprocess, "Popen", lambda command: left.pop(0))
+    assert ingest_node.main(["{}", "{}"]) == expected
+    assert not left
 
 
 @pytest.mark.parametrize(

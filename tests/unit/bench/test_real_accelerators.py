@@ -256,6 +256,6 @@ test_what_real_accelerators_cannot_do_is_refused = refuses(
     lambda change: IngestJob.model_validate(REAL.model_dump(exclude_unset=True) | change),
     ({"slowdown": 2.0}, "slowdown and rate are of emulated"),
     ({"epochs": 2}, "with emulated accelerators"),
-    ({"workers": 3}, "2 ranks need 2 workers"),
+    ({"workers": 3}, "2 accelerators need 2 workers"),
     error=ValueError,
 )

@@ -55,6 +55,18 @@ def test_one_fault_is_named_with_at_most_35_jobs(kind: str, seed: int) -> None:
     assert not outcome.falsely_cleared()
 
 
+@pytest.mark.parametrize(
+    ("seed", "ends"), [(1616, (187, 189)), (2901, (7, 13)), (6786, (83, 93)), (6956, (55, 57)), (7126, (161, 177))]
+)
+def test_no_link_of_the_simulations_table_takes_more_than_35_jobs(seed: int, ends: tuple[int, int]) -> None:
+    """Those that take most: both ends are in one row, one column and several halves of the suspects."""
+    link = Sick("link", frozenset(f"gpu-{number:03d}" for number in ends))
+    outcome = searched([link], seed=seed)
+    assert outcome.jobs <= 35
+    assert not outcome.unnamed()
+    assert not outcome.blamed()
+
+
 @pytest.mark.parametrize("other", [2, 3, 5, 40, 70, 200])
 def test_a_link_takes_as_few_jobs_between_neighbours_as_across_the_rack(other: int) -> None:
     """Within one row and column, one row, and two rows of one and of both halves."""

@@ -52,6 +52,17 @@ def test_counters_are_judged_by_their_difference(old: dict[str, int], new: dict[
     assert (outcome is CheckOutcome.PASSED) == (not (fell or gone or beyond or unknown))
 
 
+@pytest.mark.parametrize(("new", "outcome"), [(0, CheckOutcome.PASSED), (1, CheckOutcome.FAILED)])
+def test_counters_that_begin_anew_count_from_zero(new: int, outcome: CheckOutcome) -> None:
+    old = {"g sw_power_cap µs slower": 81234567, "g ecc fatal": 2}
+    before = replace(STATE, counters={"gpus": old})
+    after = later(replace(STATE, counters={"gpus": {"g sw_power_cap µs slower": 12, "g ecc fatal": new}}))
+    assert compare("gpus", before, after, LIMITS).outcome is CheckOutcome.FAILED
+    finding = compare("gpus", before, after, LIMITS._replace(anew=frozenset({"gpus"})))
+    assert finding.outcome is outcome
+    assert ("g ecc fatal 0 → 1" in finding.message) == (new > 0)
+
+
 @given(st.sampled_from(sorted(SUBJECTS)), st.booleans())
 def test_without_a_look_nothing_is_passed(subject: str, early: bool) -> None:
     states = (None, STATE) if early else (STATE, None)

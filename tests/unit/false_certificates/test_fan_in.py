@@ -130,6 +130,7 @@ BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
     ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "JSON document is cut off"),
     ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
     ("a bind mount", mounts(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp "), "bind mount of /local"),
+    ("no mount on any client", mounts(" /mnt/nfs-tcp ", " /mnt/other "), "expected nfs4, actual not mounted"),
     ("a mount that was made anew", mounted_anew, "changed during the run: device 0:"),
     ("another server", mounts("10.77.0.11:/srv", "10.99.0.11:/srv"), "10.99.0.11"),
     ("no time of its start", slow_clock, "it does not report when it began"),

@@ -22,7 +22,7 @@ from rackproof.evidence.store import read_records
 from rackproof.parse import FromMemory, ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
-from tests.unit.fakes import lab_rack, reply, virtual_rack
+from tests.unit.fakes import at_once, lab_rack, reply, virtual_rack
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run, with_long_runs
@@ -435,6 +435,20 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
             body = body | {"conditions": {k: v for k, v in body["conditions"].items() if k != "server_cache"}}
         records.append((record.kind, body))
     assert BENCH.faults(tmp_path, chained(records)) == {}
+
+
+def test_another_fio_in_the_container_is_named(tmp_path: Path) -> None:
+    versions = ["fio-3.39"] * 2 + ["fio-3.28"] * 2  # two nodes, then their containers
+    nodes = StorageNodes(ARCHITECTURE, change=lambda document: document.update({"fio version": versions.pop(0)}))
+    made = measure(tmp_path, nodes, CONTAINER)
+    assert {m.conditions["fio"] for m in made} == {"3.39 on the node, 3.28 in the container"}
+    assert BENCH.faults(tmp_path) == {}
+
+
+def test_all_clients_of_a_large_rack_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    purposes = at_once(monkeypatch)
+    measure(tmp_path, StorageNodes(ARCHITECTURE), CONTAINER)
+    assert [purpose.count("fio --output") for purpose in purposes] == [2] * 3, "the files, the node, the container"
 
 
 @pytest.mark.parametrize(
