@@ -18,6 +18,7 @@ from rackproof.parse.mounted import (
     about,
     bind_faults,
     connection_faults,
+    ip_of,
     option_faults,
     server_of,
     source_faults,
@@ -168,6 +169,8 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     addresses = storage.addresses(rack)
     if not addresses:
         raise Unmeasured("neither the inventory nor storage.servers has the server's addresses")
+    if names := [server for server in addresses if ip_of(server) is None]:
+        raise Unmeasured(f"storage.servers has names, whose addresses are unknown: {', '.join(names)}")
     mounts = Counter(server_of(mount) for mount in mounts_of(host, storage))
     counts = {address: mounts[address] for address in (*addresses, *sorted(set(mounts) - set(addresses)))}
     apart = max(counts.values()) - min(counts.values())

@@ -130,6 +130,16 @@ def test_balance_without_addresses_is_not_measured() -> None:
         assert dgx.result(check).outcome.value == "unmeasured"
 
 
+def test_balance_over_names_is_not_measured() -> None:
+    """Which addresses they stand for is not known."""
+    dgx = Dgx1()
+    dgx.arch = changed(servers=("isilon.site",))
+    result = dgx.result("mount.balance")
+    assert (result.outcome.value, result.message) == (
+        "unmeasured", "storage.servers has names, whose addresses are unknown: isilon.site",
+    )  # fmt: skip
+
+
 def test_an_address_that_the_server_has_not() -> None:
     addresses = [*(f"10.60.64.{k}" for k in range(1, 16)), "10.60.99.1"]
     assert "actual /ifs of 10.60.99.1" in Dgx1(addresses).result("mount.source").message
