@@ -171,8 +171,9 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
         raise Unmeasured("neither the inventory nor storage.servers has the server's addresses")
     if names := [server for server in addresses if ip_of(server) is None]:
         raise Unmeasured(f"storage.servers has names, whose addresses are unknown: {', '.join(names)}")
-    mounts = Counter(server_of(mount) for mount in mounts_of(host, storage))
-    counts = {address: mounts[address] for address in (*addresses, *sorted(set(mounts) - set(addresses)))}
+    servers = [str(ip_of(address)) for address in addresses]  # IPv6 has several spellings
+    mounts = Counter(str(ip_of(server) or server) for server in map(server_of, mounts_of(host, storage)))
+    counts = {server: mounts[server] for server in (*servers, *sorted(set(mounts) - set(servers)))}
     apart = max(counts.values()) - min(counts.values())
     if not apart <= (storage.mounts_balance or 0):
         listed = ", ".join(f"{count} from {address}" for address, count in counts.items())
