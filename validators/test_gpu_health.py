@@ -176,6 +176,8 @@ def test_healthy(host: Host) -> None:
     problems += [message for message in smi.messages if message.upper().startswith(("WARNING", "ERROR"))]
     if problems:
         raise AssertionError(f"expected no error or warning of the driver, actual {'; '.join(problems)}")
+    if denied := [f"{gpu.bus_id}: {place}" for gpu in smi.gpus for place in gpu.denied]:
+        raise Unmeasured(f"it needs root: {'; '.join(denied)}")
     if smi.messages:
         raise Unmeasured(f"nvidia-smi also printed: {'; '.join(smi.messages)[:300]}")
     # Older drivers have fewer flags, but the same ones for all GPUs of a node.

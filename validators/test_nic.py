@@ -66,8 +66,12 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
             )
         return
     if len(matched.ports) != matched.among:
+        unknown = [port.name for port in matched.unexpected if port.speed_gbps is None and not port.trouble]
+        if len(matched.ports) < matched.among <= len(matched.ports) + len(unknown):
+            raise Unmeasured(f"the kernel does not report the speed of {', '.join(unknown)}")
         others = ", ".join(
-            f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in matched.unexpected
+            f"{port.name} {port.trouble or (f'{speed:g} Gb/s' if (speed := port.speed_gbps) else 'of unknown speed')}"
+            for port in matched.unexpected
         )
         raise AssertionError(
             f"expected {matched.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "

@@ -12,6 +12,7 @@ from rackproof.parse.kernel import (
     SECURE_BOOT,
     VULNERABILITIES,
     in_cmdline,
+    in_force,
     is_unknown,
     is_vulnerable,
     parse_cmdline,
@@ -57,11 +58,12 @@ def arguments(host: Host) -> tuple[str, ...]:
     "os.cmdline_required",
     reads="system.cmdline_required",
     protects="A missing kernel argument (iommu=pt, for example) can halve a bandwidth without any error.",
-    hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) applies /etc/default/grub, then reboot.",
+    hint="cat /proc/cmdline, where the last argument of a name counts; update-grub (or grub2-mkconfig) applies "
+    "/etc/default/grub, then reboot.",
 )
 def test_cmdline_required(host: Host, arch: Architecture) -> None:
     cmdline = arguments(host)
-    missing = [argument for argument in arch.system.cmdline_required if not in_cmdline(argument, cmdline)]
+    missing = [argument for argument in arch.system.cmdline_required if not in_force(argument, cmdline)]
     if missing:
         raise AssertionError(f"expected on the kernel's command line, actual missing: {', '.join(missing)}")
 

@@ -21,6 +21,7 @@ from rackproof.parse.mounted import (
     about,
     bind_faults,
     connection_faults,
+    ip_of,
     option_faults,
     server_of,
     source_faults,
@@ -174,8 +175,11 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     addresses = storage.addresses(rack)
     if not addresses:
         raise Unmeasured("neither the inventory nor storage.servers has the server's addresses")
-    mounts = Counter(server_of(mount) for mount in mounts_of(host, storage))
-    counts = {address: mounts[address] for address in (*addresses, *sorted(set(mounts) - set(addresses)))}
+    if names := [server for server in addresses if ip_of(server) is None]:
+        raise Unmeasured(f"storage.servers has names, whose addresses are unknown: {', '.join(names)}")
+    servers = [str(ip_of(address)) for address in addresses]  # IPv6 has several spellings
+    mounts = Counter(str(ip_of(server) or server) for server in map(server_of, mounts_of(host, storage)))
+    counts = {server: mounts[server] for server in (*servers, *sorted(set(mounts) - set(servers)))}
     apart = max(counts.values()) - min(counts.values())
     if not apart <= (storage.mounts_balance or 0):
         listed = ", ".join(f"{count} from {address}" for address, count in counts.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,7 +82,18 @@ def arguments_in(line: str) -> tuple[str, ...]:
     return tuple(words[: words.index("--")] if "--" in words else words)
 
 
-def in_cmdline(argument: str, cmdline: tuple[str, ...]) -> bool:
+REPEATED: Final = frozenset(("console", "earlycon", "hugepages", "hugepagesz", "modprobe.blacklist", "pci", "memmap"))
+"""Names of arguments that a command line may have several times; of every other one the last counts."""
+
+
+def in_force(argument: str, cmdline: Sequence[str]) -> bool:
+    """Whether the kernel uses an argument: of a name that is there several times the last one, unless it uses all."""
+    name = _split(argument)[0]
+    same = [other for other in cmdline if _split(other)[0] == name]
+    return in_cmdline(argument, same if name in REPEATED else same[-1:])
+
+
+def in_cmdline(argument: str, cmdline: Sequence[str]) -> bool:
     """Whether the command line has an argument. Dashes and underscores in names are equal; a name alone matches any
     value."""
     name, equals, value = _split(argument)

@@ -32,7 +32,23 @@ def about(storage: Storage, mountpoint: str) -> str:
 
 def server_of(mount: Mount) -> str:
     """The server address that an NFS mount uses."""
-    return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
+    return mount.option("addr") or _typed(mount)
+
+
+def _typed(mount: Mount) -> str:
+    """The server's name or address as an NFS mount was given it."""
+    return mount.source.partition(":/")[0].strip("[]")
+
+
+def is_from(mount: Mount, server: str) -> bool:
+    """Whether an NFS mount is from a declared server: from its address in any spelling, or by its name."""
+    address = ip_of(server)
+    return _typed(mount) == server if address is None else ip_of(server_of(mount)) == address
+
+
+def export_of(server: str, path: str) -> str:
+    """Source of an NFS mount, as mount(8) takes it."""
+    return f"[{server}]:{path}" if ":" in server else f"{server}:{path}"
 
 
 def mounts_in(mounts: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
@@ -106,7 +122,7 @@ def fsid_of(source: str) -> str:
 def _cluster_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequence[str]) -> list[str]:
     """Mounts of a parallel file system of the right name from other servers. Names of servers are not resolved: only
     addresses are compared, and only where all declared servers are addresses."""
-    declared = {_address(address) for address in addresses}
+    declared = {ip_of(address) for address in addresses}
     if not declared or None in declared:
         return []
     faults = []
@@ -114,15 +130,15 @@ def _cluster_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequen
         servers = cluster_of(mount)
         if not servers and mount.fstype == "ceph":
             raise ParseError("mount", f"{mount.mountpoint} does not show the monitors of its cluster")
-        strange = [server for server in servers if (address := _address(server)) and address not in declared]
+        strange = [server for server in servers if (address := ip_of(server)) and address not in declared]
         if strange:
             expected = f"a server among {', '.join(addresses)}"
             faults.append(f"{about(storage, mount.mountpoint)}source: expected {expected}, actual {strange[0]}")
     return faults
 
 
-def _address(host: str) -> IPv4Address | IPv6Address | None:
-    """None for a name."""
+def ip_of(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a text is; None for a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -143,14 +159,14 @@ def _export_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequenc
     if not addresses:
         raise ParseError("mount", f"no node of role {storage.server_role} has a fabric address in the inventory")
     if not storage.servers and len(mounts) == 1:
-        expected, actual = f"{addresses[0]}:{storage.source}", mounts[0].source
+        expected, actual = export_of(addresses[0], storage.source), mounts[0].source
         return [] if actual == expected else [f"source: expected {expected}, actual {actual or 'none'}"]
     wanted = f"{storage.source} of {', '.join(addresses)}"
     return [
         f"{mount.mountpoint}: expected {wanted}, actual {path} of {server_of(mount)}"
         for mount in mounts
         for path in ["/" + mount.source.partition(":/")[2]]
-        if path != storage.source or server_of(mount) not in addresses
+        if path != storage.source or not any(is_from(mount, server) for server in addresses)
     ]
 
 

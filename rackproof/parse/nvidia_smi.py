@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.memory import remembered
-from rackproof.parse.nvidia_xml import TOOL, integer_at, is_problem, real_at, text_at, yes_at
+from rackproof.parse.nvidia_xml import TOOL, integer_at, is_denied, is_problem, real_at, text_at, yes_at
 from rackproof.parse.text import excerpt, last_words, text_of, whole_lines
 
 
@@ -123,6 +123,8 @@ class Gpu:
     problems: tuple[str, ...]
     """Elements in which the driver prints an error instead of a value, as ``path: text``; flags that request a repair
     or a replacement."""
+    denied: tuple[str, ...]
+    """Elements that the driver does not show to this login, as ``path: text``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +280,8 @@ def _gpu(element: ET.Element) -> Gpu:
         processes=_processes(element),
         recovery_action=text_at(element, "gpu_recovery_action"),
         flags_known=frozenset(path for path in (*_FLAGS, "gpu_recovery_action") if text_at(element, path) is not None),
-        problems=(*_problems(element, ""), *_flags(element)),
+        problems=(*_places(element, "", is_problem), *_flags(element)),
+        denied=tuple(_places(element, "", is_denied)),
     )
 
 
@@ -391,15 +394,16 @@ def _remapped_rows(element: ET.Element | None) -> RemappedRows | None:
     )
 
 
-def _problems(element: ET.Element, path: str) -> Iterable[str]:
-    if not any(below.text and is_problem(below.text.strip()) for below in element.iter()):
+def _places(element: ET.Element, path: str, matches: Callable[[str], bool]) -> Iterable[str]:
+    """Elements below whose text matches, as ``path: text``."""
+    if not any(below.text and matches(below.text.strip()) for below in element.iter()):
         return
     for child in element:
         here = f"{path}/{child.tag}".lstrip("/")
         text = (child.text or "").strip()
-        if is_problem(text):
+        if matches(text):
             yield f"{here}: {text}"
-        yield from _problems(child, here)
+        yield from _places(child, here, matches)
 
 
 _NO_DRIVER: Final = re.compile(

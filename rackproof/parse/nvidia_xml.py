@@ -15,13 +15,13 @@ TOOL: Final = "nvidia-smi"
 _NOT_AVAILABLE: Final = re.compile(
     r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?|", re.IGNORECASE
 )
-_PROBLEM: Final = re.compile(
-    r"\[?(?:unknown error|err!|gpu is lost\b.*|gpu requires reset|insufficient permissions?)\]?", re.IGNORECASE
-)
+_PROBLEM: Final = re.compile(r"\[?(?:unknown error|err!|gpu is lost\b.*|gpu requires reset)\]?", re.IGNORECASE)
+_DENIED: Final = re.compile(r"\[?insufficient permissions?\]?", re.IGNORECASE)
+"""Instead of the memory of a GPU with MIG, for example, which only root may see."""
 
 
 def text_at(element: ET.Element, path: str) -> str | None:
-    """Text of an element; None when it is absent, is marked as not available, or holds an error."""
+    """Text of an element; None when it is absent, is marked as not available or not shown, or holds an error."""
     text = (element.findtext(path) or "").strip()
     return text if _is_value(text) else None
 
@@ -33,8 +33,14 @@ def is_problem(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_denied(text: str) -> bool:
+    """Whether the driver does not show the value to this login."""
+    return _DENIED.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
 def _is_value(text: str) -> bool:
-    return _NOT_AVAILABLE.fullmatch(text) is None and not is_problem(text)
+    return _NOT_AVAILABLE.fullmatch(text) is None and not is_problem(text) and not is_denied(text)
 
 
 def real_at(element: ET.Element, path: str, unit: str = "") -> float | None:

@@ -41,7 +41,7 @@ from rackproof.core.fiojob import Layout, command_line, layout_of, render
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
-from rackproof.parse.mounted import server_of
+from rackproof.parse.mounted import export_of, server_of
 from rackproof.remote.command import MARK
 from rackproof.remote.interrupt import STOPPING
 from rackproof.shell import script
@@ -128,7 +128,7 @@ def _mounts(leg: Leg, metric: str, addresses: Sequence[str]) -> list[str]:
     version = APART if metric == MOUNTS_GAIN else VERSIONS[0]
     points = leg.own_mounts(version).mountpoints
     return [
-        shlex.join(["mount", "-t", "nfs", "-o", _options(leg, version), "--", f"{_host(address)}:{source}", point])
+        shlex.join(["mount", "-t", "nfs", "-o", _options(leg, version), "--", export_of(address, source), point])
         for source in [leg.storage.source]
         for address, point in zip(addresses, points, strict=False)
     ]
@@ -177,7 +177,7 @@ class _Client(StorageClients):
         if len(self.addresses) < count:
             has = f"the inventory has {counted(len(self.addresses), 'address', 'addresses')} of its server"
             raise ParseError("mount", f"{has}, the profile asks for {count} mounts")
-        return [f"{_host(address)}:{self.declared.source}" for address in self.addresses[:count]]
+        return [export_of(address, self.declared.source) for address in self.addresses[:count]]
 
     def _declared(self) -> State:
         """The client's state with the declared mounts. Raises ParseError for others."""
@@ -208,11 +208,6 @@ class _Client(StorageClients):
 
     def _directories(self, node: str) -> tuple[str, ...]:
         return connection_folders(self.storage, self.name, node)
-
-
-def _host(address: str) -> str:
-    """The address as mount options spell it before the exported path."""
-    return f"[{address}]" if ":" in address else address
 
 
 def connection_folders(storage: Storage, name: str, node: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Change
 from rackproof.errors import DeclarationError, Refused
-from rackproof.parse.kernel import arguments_in
+from rackproof.parse.kernel import REPEATED, arguments_in, in_force
 from rackproof.parse.sections import keyed_lines
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
@@ -30,8 +30,6 @@ MARK = f"{PENDING}/{REBOOT}{REASON}"
 """Lists removed arguments that are in force until the reboot."""
 GPU_VENDOR = "10de"
 
-_REPEATED = frozenset({"console", "earlycon", "hugepages", "hugepagesz", "modprobe.blacklist", "pci", "memmap"})
-"""Names that a command line may have several times; every other one is replaced."""
 _HUGE = ("hugepagesz", "hugepages")
 
 
@@ -61,20 +59,13 @@ def _is(argument: str, pattern: str) -> bool:
 def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...]:
     """Arguments that a command line lacks or must not have, as texts."""
     problems = [
-        argument for argument in wanted.required if name_of(argument) not in _HUGE and not _in(argument, arguments)
+        argument for argument in wanted.required if name_of(argument) not in _HUGE and not in_force(argument, arguments)
     ]
     huge = tuple(argument for argument in wanted.required if name_of(argument) in _HUGE)
     if huge and tuple(argument for argument in arguments if name_of(argument) in _HUGE) != huge:
         problems.append(" ".join(huge))
     problems += [f"without {word}" for word in wanted.forbidden if any(_is(argument, word) for argument in arguments)]
     return tuple(problems)
-
-
-def _in(wanted: str, arguments: Sequence[str]) -> bool:
-    """Whether the kernel uses ``wanted``: of a repeated name the last value, unless it uses all."""
-    values = [argument.partition("=")[1:] for argument in arguments if name_of(argument) == name_of(wanted)]
-    expected = wanted.partition("=")[1:]
-    return expected in values if name_of(wanted) in _REPEATED else values[-1:] == [expected]
 
 
 def proposals(machine: Machine, chosen: Sequence[str]) -> tuple[str, ...]:
@@ -117,7 +108,7 @@ def wanted(
     kept = [
         argument
         for argument in proposed
-        if name_of(argument) not in (taken - _REPEATED) and not any(_is(argument, other) for other in forbidden)
+        if name_of(argument) not in (taken - REPEATED) and not any(_is(argument, other) for other in forbidden)
     ]
     return WantedArguments(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
 
@@ -204,7 +195,7 @@ def _spellings(argument: str) -> tuple[str, ...]:
 def _replaced(required: Sequence[str]) -> tuple[str, ...]:
     """Patterns to filter out before ``required`` is appended: names, or whole arguments of names that may repeat."""
     names = [
-        argument if name_of(argument) in _REPEATED and name_of(argument) not in _HUGE else argument.partition("=")[0]
+        argument if name_of(argument) in REPEATED and name_of(argument) not in _HUGE else argument.partition("=")[0]
         for argument in required
     ]
     return tuple(dict.fromkeys(names))

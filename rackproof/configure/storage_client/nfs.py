@@ -16,6 +16,7 @@ from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Storage
 from rackproof.errors import DeclarationError
+from rackproof.parse.mounted import export_of
 
 CACHE_UNIT = "cachefilesd.service"
 CACHE_CONF = "/etc/cachefilesd.conf"
@@ -42,7 +43,6 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
 
 def _mount(named: NamedStorage, node: ClientNode, where: str, server: str, servers: Sequence[str]) -> DesiredMount:
     storage, inputs = named.storage, node.inputs.nfs
-    host = f"[{server}]" if ":" in server else server
     # retry=0: the retry service repeats the mount; retries of mount.nfs itself would delay the boot.
     extra = ["nofail", "_netdev", "retry=0"]
     if storage.transport:
@@ -62,7 +62,7 @@ def _mount(named: NamedStorage, node: ClientNode, where: str, server: str, serve
         required.append("fsc")
     return mount_of(
         named,
-        what=f"{host}:{storage.source}",
+        what=export_of(server, storage.source),
         where=where,
         type="nfs",
         options=extra,

@@ -67,7 +67,8 @@ class Storage(Model):
     Ceph and Lustre with ``/PATH`` where clients mount a folder of it."""
     server_role: Name | None = None
     servers: tuple[Host, ...] = ()
-    """Addresses that clients may mount from, for a server outside the inventory."""
+    """Addresses or names that clients may mount from, for a server outside the inventory. The kit resolves no name: a
+    mount has to use it as it is given here."""
     client_roles: tuple[Name, ...] = ("gpu",)
     transport: Literal["tcp", "rdma"] | None = None
     port: int | None = None

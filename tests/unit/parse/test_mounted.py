@@ -36,6 +36,34 @@ def test_another_export_and_another_server_are_named(source: str) -> None:
     assert mounted.source_faults(NFS, [mount("10.0.0.1:/srv/nfs")], ["10.0.0.1"]) == []
 
 
+@pytest.mark.parametrize(
+    ("servers", "source", "options", "right"),
+    [
+        (["nfs.site"], "nfs.site:/srv/nfs", ("addr=10.0.0.7",), True),
+        (["nfs.site"], "nfs.other:/srv/nfs", ("addr=10.0.0.7",), False),
+        (["nfs.site"], "10.0.0.7:/srv/nfs", ("addr=10.0.0.7",), False),
+        (["nfs.site"], "nfs.site:/srv/other", ("addr=10.0.0.7",), False),
+        (["10.0.0.7"], "nfs.site:/srv/nfs", ("addr=10.0.0.7",), True),
+        (["10.0.0.7"], "10.0.0.7:/srv/nfs", ("addr=10.0.0.9",), False),
+        (["10.0.0.6", "nfs.site"], "nfs.site:/srv/nfs", ("addr=10.0.0.7",), True),
+        (["fd00:0::1"], "[fd00::1]:/srv/nfs", ("addr=fd00::1",), True),
+        (["fd00::2"], "[fd00::1]:/srv/nfs", ("addr=fd00::1",), False),
+    ],
+)
+def test_a_server_outside_is_declared_by_its_address_or_by_its_name(
+    servers: list[str], source: str, options: tuple[str, ...], right: bool
+) -> None:
+    outside = NFS.model_copy(update={"servers": tuple(servers), "server_role": None})
+    assert (mounted.source_faults(outside, [mount(source, *options)], servers) == []) is right
+
+
+def test_the_address_of_the_inventory_may_be_of_ipv6() -> None:
+    assert mounted.source_faults(NFS, [mount("[fd00::1]:/srv/nfs")], ["fd00::1"]) == []
+    assert mounted.source_faults(NFS, [mount("[fd00::2]:/srv/nfs")], ["fd00::1"]) == [
+        "source: expected [fd00::1]:/srv/nfs, actual [fd00::2]:/srv/nfs"
+    ]
+
+
 FSID = "bf0a7d78-3e21-543f-8c64-e0c9716d0784"
 MONITOR = "mon_addr=10.0.0.1:3300"
 
@@ -85,6 +113,14 @@ def test_a_mount_of_ceph_is_of_the_declared_cluster() -> None:
     assert fault == f"source: expected cluster {other}, actual {FSID}"
     unnamed = [mount("10.0.0.1:3300:/", "mds_namespace=a.b", fstype="ceph")]
     assert mounted.source_faults(ceph, unnamed, ["10.0.0.1"], fsid=FSID) == []
+
+
+@pytest.mark.parametrize(("source", "right"), [(".gpu.scratch=/", True), (".scratch=/", False), (".gpu=/", False)])
+def test_names_of_cephs_file_systems_may_have_dots(source: str, right: bool) -> None:
+    ceph = Storage.model_validate(
+        {"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "gpu.scratch"}
+    )
+    assert (mounted.source_faults(ceph, [mount(f"u.v@{FSID}{source}", MONITOR, fstype="ceph")]) == []) is right
 
 
 def test_a_mount_of_ceph_without_monitors_is_not_proven() -> None:

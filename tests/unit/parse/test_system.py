@@ -41,6 +41,22 @@ def test_the_kernels_arguments() -> None:
     assert absent == []
 
 
+@pytest.mark.parametrize(
+    ("argument", "line", "used"),
+    [
+        ("iommu=pt", "iommu=off iommu=pt", True),
+        ("iommu=pt", "iommu=pt iommu=off", False),
+        ("numa-balancing=disable", "numa_balancing=disable quiet numa-balancing=enable", False),
+        ("nosmt", "nosmt=force", True),
+        ("nosmt", "quiet", False),
+        ("console=ttyS0", "console=ttyS0 console=tty0", True),
+        ("pci=realloc", "pci=realloc pci=noaer", True),
+    ],
+)
+def test_of_an_argument_that_is_there_twice_the_last_one_is_in_force(argument: str, line: str, used: bool) -> None:
+    assert kernel.in_force(argument, tuple(line.split())) is used
+
+
 def test_modules() -> None:
     assert kernel.parse_modules(MODULES) == {
         "ext4": "built in",

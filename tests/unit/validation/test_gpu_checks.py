@@ -64,6 +64,17 @@ def test_dmabuf_needs_the_open_module_and_the_kernels_part() -> None:
     assert hidden.outcome is UNMEASURED
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome"), [("Insufficient Permissions", UNMEASURED), ("[Insufficient Permissions]", UNMEASURED),
+                          ("Unknown Error", FAILED)],
+)  # fmt: skip
+def test_what_the_driver_does_not_show_to_a_login_is_no_error_of_the_gpu(text: str, outcome: CheckOutcome) -> None:
+    command = "nvidia-smi -q -x"
+    healthy = written().readers["gpu-01"].read(command).text
+    result = asked("gpu.healthy", {command: healthy.replace("<used>1 MiB<", f"<used>{text}<", 1)})
+    assert (result.outcome, f"fb_memory_usage/used: {text}" in result.message) == (outcome, True)
+
+
 def test_the_power_limit_is_the_gpus_own_by_default() -> None:
     query = written_file("query.xml")
     assert asked("gpu.power_limit", power_limit_w=None).outcome is PASSED

@@ -162,6 +162,18 @@ def test_a_bad_unnamed_port_is_one_too_few(card: str) -> None:
         assert result(check, "compute", dgx(mlx5_3=BAD[card]))[0] == UNMEASURED
 
 
+@pytest.mark.parametrize("speed", ["-1", "0"])
+def test_a_port_of_unknown_speed_may_be_the_one_that_lacks(speed: str) -> None:
+    cards = dgx()
+    speeds = "".join(card.net() for card in cards).replace("eth1/speed:100000", f"eth1/speed:{speed}")
+    unknown = {INTERFACES: f"{LO}{speeds}status 2\n"}
+    outcome, message = result("nic.count", "in_band", cards, more=unknown)
+    assert (outcome, message) == (UNMEASURED, "the kernel does not report the speed of mlx5_11")
+    three = [*NICS[:2], {**NICS[2], "count": 3}]
+    outcome, message = result("nic.count", "in_band", cards, three, more=unknown)
+    assert (outcome, "actual 1; others: mlx5_11 of unknown speed" in message) == (FAILED, True)
+
+
 def test_it_counts_candidate_ports_of_all_purposes_with_one_speed() -> None:
     narrow = {f"mlx5_{k}": Card(f"mlx5_{k}", f"0000:{0x18 + 0x10 * k:02x}:00.0", width=8) for k in range(3)}
     two = {name: card for name, card in narrow.items() if name != "mlx5_2"}

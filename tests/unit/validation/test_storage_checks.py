@@ -130,6 +130,23 @@ def test_balance_without_addresses_is_not_measured() -> None:
         assert dgx.result(check).outcome.value == "unmeasured"
 
 
+def test_balance_over_names_is_not_measured() -> None:
+    """Which addresses they stand for is not known."""
+    dgx = Dgx1()
+    dgx.arch = changed(servers=("isilon.site",))
+    result = dgx.result("mount.balance")
+    assert (result.outcome.value, result.message) == (
+        "unmeasured", "storage.servers has names, whose addresses are unknown: isilon.site",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("second", "outcome"), [("fd00::2", "passed"), ("fd00::1", "failed")])
+def test_balance_over_ipv6_in_any_spelling(second: str, outcome: str) -> None:
+    dgx = Dgx1(["fd00::1", second] * 8)
+    dgx.arch = changed(servers=("fd00:0::1", "FD00::2"))
+    assert dgx.result("mount.balance").outcome.value == outcome
+
+
 def test_an_address_that_the_server_lacks() -> None:
     addresses = [*(f"10.60.64.{k}" for k in range(1, 16)), "10.60.99.1"]
     assert "actual /ifs of 10.60.99.1" in Dgx1(addresses).result("mount.source").message
