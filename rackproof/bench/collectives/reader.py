@@ -63,6 +63,8 @@ class Reported:
     backend: str | None = None
     """Backend of the engine torch: ``nccl`` or ``gloo``."""
     engine: str = "nccl-tests"
+    fault: ParseError | None = None
+    """Why the run is not whole: it failed, or ended before its last size. Wrong values of its rows still count."""
 
 
 def _own(text: str, op: str) -> Reported:
@@ -80,10 +82,13 @@ def _own(text: str, op: str) -> Reported:
 def _nccl(text: str, op: str) -> Reported:
     result = nccl_tests.parse_nccl_tests(text, op)
     tool = nccl_tests.TOOL
+    fault: ParseError | None = None
     if result.failure:
-        raise ParseError(tool, result.failure)
-    if not result.complete:
-        raise ParseError(tool, " ".join(("the run ended before its last size", *result.warnings[:1])))
+        fault = ParseError(tool, result.failure)
+    elif not result.complete:
+        fault = ParseError(tool, " ".join(("the run ended before its last size", *result.warnings[:1])))
+    if fault is not None and not any(nccl_wrong(result)):
+        raise fault
     if result.options is None:
         raise ParseError(tool, "it does not print its options")
     if sorted(rank for rank, _ in result.rank_hosts) != list(range(len(result.rank_hosts))):
@@ -103,6 +108,7 @@ def _nccl(text: str, op: str) -> Reported:
         result.options.iterations,
         result.options.warmup,
         tuple(group for _, group in sorted(result.rank_groups)),
+        fault=fault,
     )  # fmt: skip
 
 
@@ -128,13 +134,13 @@ class Proven:
     rows: tuple[Row, ...]
     conditions: Mapping[str, Any]
     fault: ParseError | None = None
-    """Why its bandwidths do not count: another path, another algorithm."""
+    """Why its bandwidths do not count: another path, another algorithm, an end before its last size."""
 
     def row(self, size: int) -> Row:
         """Raises ParseError."""
         rows = [row for row in self.rows if size * LEAST_SHARE <= row.bytes <= size]
         if not rows:
-            raise ParseError(PROGRAM, f"no row of {size} B")
+            raise self.fault or ParseError(PROGRAM, f"no row of {size} B")
         return rows[-1]
 
 
@@ -305,7 +311,7 @@ def _proven(
             ("ranks", requested.ranks, len(reported.rank_hosts)),
             ("ranks by host", _by_host(names, requested), _counted(reported.rank_hosts, names)),
             ("element", ELEMENT[engine], reported.element),
-            ("number of sizes", len(requested.sizes), len(reported.rows)),
+            ("number of sizes", len(requested.sizes), len(requested.sizes if reported.fault else reported.rows)),
             ("iterations", requested.iterations, reported.iterations),
             ("warm-up", requested.warmup, reported.warmup),
         )
@@ -313,7 +319,7 @@ def _proven(
     split = 1 if requested.rail is None else requested.ranks_per_node
     if split > 1 and reported.groups != tuple(rank % split for rank in range(requested.ranks)):
         raise Mismatch(PROGRAM, f"expected {split} groups of ranks, actual {len(set(reported.groups))}")
-    for size, row in zip(requested.sizes, reported.rows, strict=True):
+    for size, row in zip(requested.sizes, reported.rows, strict=reported.fault is None):
         if row.bytes > max(size, 64 * requested.ranks):
             raise Mismatch(PROGRAM, f"expected a size of {size} B, actual {row.bytes} B")
     conditions: dict[str, Any] = {
@@ -324,14 +330,14 @@ def _proven(
         "iterations": requested.iterations,
         **({"backend": reported.backend} if reported.backend else {}),
     }
-    fault: ParseError | None = None
+    fault = reported.fault
     try:
-        if architecture.fabric is not None and not alone:
+        if fault is None and architecture.fabric is not None and not alone:
             sizes = [row.bytes for row in reported.rows]
             conditions |= passed(requested, sizes, counters, architecture, architecture.fabric, beside=beside)
     except ParseError as error:
         fault = error
-    if logs:
+    if logs and reported.fault is None:
         conditions |= conditions_of(logs) | _asked_for(requested)
         if requested.rail is not None:
             conditions["path"] = "GDRDMA" if conditions.get("gpudirect") else "host memory"

@@ -468,6 +468,29 @@ def test_wrong_values_of_one_run_count_even_if_another_one_crashed(
     assert not samples & bench("nccl-tests").faults(tmp_path).keys()
 
 
+@pytest.mark.parametrize("status", [0, 1])
+@pytest.mark.parametrize(
+    ("crash", "reason"),
+    [
+        (lambda text: text.partition("# Out of bounds")[0], "ended before its last size"),
+        (
+            lambda text: f"{text.partition(f'{8 << 20} ')[0]}gpu-01: Test NCCL failure common.cu:1\n",
+            "Test NCCL failure",
+        ),
+    ],
+)
+def test_wrong_values_before_a_crash_count(
+    tmp_path: Path, crash: Callable[[str], str], reason: str, status: int
+) -> None:
+    nodes = FabricNodes(edit=lambda program, text: crash(wrong(program, text)), status={"mpirun": status})
+    made = measured(tmp_path, RACK, nodes)
+    assert made["wrong_values 65536 rack"].samples == (777.0, 777.0)
+    others = [m for name, m in made.items() if name != "wrong_values 65536 rack"]
+    assert others
+    assert not any(m.samples for m in others)
+    assert all(reason in (m.reason or "") or "exit status 1" in (m.reason or "") for m in others), others[0].reason
+
+
 def half_checked(program: str, text: str) -> str:
     """Results in place were not compared."""
     lines = [f"{line[:-1]}N/A" if line.startswith("65536 ") else line for line in text.splitlines()]
