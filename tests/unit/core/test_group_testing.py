@@ -76,7 +76,7 @@ def test_a_link_takes_as_few_jobs_between_neighbours_as_across_the_rack(other: i
         assert not outcome.unnamed()
         assert not outcome.blamed()
         jobs.append(outcome.jobs)
-    assert max(jobs) <= 38
+    assert max(jobs) <= 36, "ends of one row may take one job more than the bar of 35"
 
 
 def test_single_rows_that_fail_are_found_by_halving_four_of_them() -> None:
