@@ -20,6 +20,13 @@ _gpu = {
     "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"},
     "nccl_conf": {"NCCL_DEBUG": "WARN"},
     "runtimes": ["containerd"],
+    # Programs of the architecture's benchmarks that no package has, built on the nodes with the version set's CUDA and
+    # NCCL; without them a rack ends INCOMPLETE. 26.07 is the first perftest that can be built with CUDA 13.
+    "tools": {
+        "nvbandwidth": {"url": f"{_MIRROR}/tools/nvbandwidth-0.8.tar.gz", "sha256": _SHA256},
+        "nccl_tests": {"url": f"{_MIRROR}/tools/nccl-tests-2.17.9.tar.gz", "sha256": _SHA256},
+        "perftest": {"url": f"{_MIRROR}/tools/perftest-26.07.8.tar.gz", "sha256": _SHA256},
+    },
 }
 
 _nic = {

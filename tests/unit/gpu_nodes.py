@@ -37,6 +37,8 @@ class GpuNodes:
     to_device: list[float] = field(default_factory=lambda: [55.1, 55.4])
     to_host: list[float] = field(default_factory=lambda: [54.9, 55.0])
     peers: float = 396.0
+    peer: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Bandwidths that differ from ``peers``, by the GPU that reads and the one that it reads from."""
     edit: dict[str, Any] = field(default_factory=dict)
     """Functions by ``copies`` and ``program``, which change the document of one run before it is printed."""
     text: dict[str, str] = field(default_factory=dict)
@@ -81,7 +83,8 @@ class GpuNodes:
             "host_to_device_memcpy_ce": [[value + shift for value in self.to_device]],
             "device_to_host_memcpy_ce": [[value + shift for value in self.to_host]],
             "device_to_device_memcpy_read_ce": [
-                [None if a == b else self.peers + a + shift for b in range(self.count)] for a in range(self.count)
+                [None if a == b else self.peer.get((a, b), self.peers + a) + shift for b in range(self.count)]
+                for a in range(self.count)
             ],
         }
         entries = [

@@ -52,8 +52,8 @@ class GpuTools(Inputs):
     """Sources of NVIDIA's nccl-tests, built with MPI and linked from /usr/local/bin; they need NCCL (``gpu.nccl``)."""
     perftest: Download | None = None
     """Sources of perftest, built with CUDA in /opt/rackproof/tools/perftest/bin: the distribution's package, which has
-    the same names, cannot reach GPU memory. Benchmarks with GPU memory start these programs. 25.01 cannot be built with
-    CUDA 13, which its sources know since September 2025."""
+    the same names, cannot reach GPU memory. Benchmarks with GPU memory start these programs. With CUDA 13 releases
+    before 26.07 cannot be built (linux-rdma/perftest, pull requests 350, 355 and 376)."""
 
     @model_validator(mode="after")
     def _with_its_mpi(self) -> GpuTools:

@@ -14,17 +14,19 @@ import yaml
 
 from rackproof import architectures
 from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.gpu.reader import PEER_READ, TESTS, read_gpus
 from rackproof.bench.plan import plan_steps
 from rackproof.cli import proof
-from rackproof.core.evidence import Kind
+from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.gpu_list import LIST
 from rackproof.parse.gpu_program import parse_gpu_run
 from rackproof.run import stages
 from tests.unit.fakes import at_once
 from tests.unit.false_certificates.edited import certificate, chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, BUSY, NAME, GpuNodes, uuid
-from tests.unit.judging import GPU, NODES, bar, criterion, document
+from tests.unit.judging import GPU, NODES, architecture, bar, criterion, document
 
 pytestmark = pytest.mark.few(2)
 
@@ -109,6 +111,23 @@ def test_healthy_gpus_are_certified_one_by_one(gpus: Gpus) -> None:
     assert len(body["samples"]) == 3
     assert body["conditions"]["slowest_peer"] == "gpu0"
     assert (body["conditions"]["uuid"], body["conditions"]["bus_id"]) == (uuid(1), BUSES[1])
+
+
+def test_a_gpus_sample_is_its_slowest_peer_not_the_sum_or_the_mean() -> None:
+    """The row is its own: what others read from it counts for them."""
+    row = {(1, 0): 410.0, (1, 2): 310.0, (1, 3): 390.0}
+    nodes = GpuNodes(count=4, buses=(*BUSES, "00000000:3A:00", "00000000:5D:00"), peer=row)
+    copies = f"nvbandwidth -j -t {TESTS[PEER_READ]} && date +%s.%N"
+    answers = [answer for command in (LIST, copies, copies) if (answer := nodes.answer("gpu-01", command))]
+    read = read_gpus(answers, architecture(gpu={"count": 4, "model": NAME, "memory_mib": None}))
+
+    def least(gpu: int) -> tuple[list[float], str]:
+        members = (f"gpu-01/gpu{gpu}",)
+        reading = read(Measurement(step="gpu/copies", metric=PEER_READ, scope=Scope.GPU, members=members, unit="GB/s"))
+        return [round(sample) for sample in reading.samples], reading.conditions["slowest_peer"]
+
+    assert least(1) == ([310, 310], "gpu2")
+    assert least(2) == ([398, 398], "gpu0"), "GPU 1 reads slowly from it, not it from GPU 1"
 
 
 def test_gpus_of_all_nodes_of_a_large_rack_are_measured_at_once(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:

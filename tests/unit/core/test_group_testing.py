@@ -76,7 +76,7 @@ def test_a_link_takes_as_few_jobs_between_neighbours_as_across_the_rack(other: i
         assert not outcome.unnamed()
         assert not outcome.blamed()
         jobs.append(outcome.jobs)
-    assert max(jobs) <= 38
+    assert max(jobs) <= 36, "ends of one row may take one job more than the bar of 35"
 
 
 def test_single_rows_that_fail_are_found_by_halving_four_of_them() -> None:
@@ -189,11 +189,35 @@ def test_a_node_that_failed_and_passed_is_likelier_than_one_that_always_passed_o
     assert likelihood(200, 150) > 0
 
 
+INTERMITTENT_BAR = 55
+"""Most jobs with one intermittent node or rail. One node of the simulation's table takes 51."""
+
+
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.95])
 def test_an_intermittent_node_is_no_link(share: float) -> None:
     outcomes = [searched([Sick("intermittent", frozenset({"gpu-100"}), None, share)], seed=seed) for seed in range(12)]
+    assert max(outcome.jobs for outcome in outcomes) <= INTERMITTENT_BAR
     assert not any(outcome.blamed() for outcome in outcomes)
     assert not any(fault.kind is FaultKind.LINK for outcome in outcomes for fault in outcome.result.faults)
+
+
+def test_an_intermittent_rail_is_named_where_it_shows() -> None:
+    outcomes = [searched([fault_of("intermittent rail", RACK, seeded(seed))], seed=seed) for seed in range(12)]
+    assert max(outcome.jobs for outcome in outcomes) <= INTERMITTENT_BAR
+    assert any(outcome.faults[0].shown for outcome in outcomes)
+    assert not any(outcome.unnamed() or outcome.blamed() for outcome in outcomes)
+
+
+def test_an_intermittent_link_blames_no_other_node_and_is_not_cleared() -> None:
+    """Most have no name: a pair that has passed together counts as sound."""
+    outcomes = [searched([fault_of("intermittent link", RACK, seeded(seed))], seed=seed) for seed in range(6)]
+    shown = [outcome for outcome in outcomes if outcome.faults[0].shown]
+    assert shown
+    for outcome in outcomes:
+        assert not outcome.blamed()
+        assert outcome.jobs < MOST_JOBS
+    assert not any(outcome.faults[0].nodes <= outcome.result.cleared for outcome in shown)
+    assert any("intermittent link" in line for line in table(outcomes))
 
 
 def test_an_intermittent_node_among_the_good_partners_does_not_end_the_search() -> None:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from rackproof import architectures
+from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.gpu.tools import wanted
 from rackproof.configure.known_inputs import MODELS, misspelled
 from rackproof.configure.preflight.rack import rack_problems
 from rackproof.configure.settings import node_settings, read_inputs
@@ -49,6 +51,15 @@ def test_it_is_the_architectures_rack(rack: Rack) -> None:
     for node in rack.nodes:
         node_settings(node, architecture.rails)
     assert list(rack_problems(rack, architecture)) == []
+
+
+def test_its_nodes_get_every_program_of_the_benchmarks_that_no_package_has(rack: Rack) -> None:
+    """A copy of it could not end CERTIFIED without them."""
+    programs = architectures.load(str(rack.nodes[0].data["architecture"])).model.tools.programs
+    tools = wanted(read_inputs(rack.nodes[0], GpuInputs))
+    assert [tool.name for tool in tools] == ["nvbandwidth", "nccl_tests", "perftest"]
+    built = {part for tool in tools for part in tool.parts}
+    assert {name for name in programs if name == "nvbandwidth" or name.endswith("_perf")} <= built
 
 
 def test_numbers_reach_the_mappings_too(rack: Rack) -> None:
@@ -96,3 +107,4 @@ def test_its_data_plan_a_written_rack_of_the_same_servers(
     assert {"Base", "Node", "Fabric", "GPU"} <= changing, refused
     assert not refused
     assert "NVreg_RestrictProfilingToAdminUsers" in plan.model_dump_json()
+    assert "build perftest of http://mirror.example.org/tools/perftest-" in plan.model_dump_json()

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from rackproof.parse import ParseError, nccl_tests, slurm, xid
+from rackproof.parse import ParseError, kernel_log, nccl_tests, slurm, xid
 from rackproof.parse.text import whole_lines
 
 from . import TOOLS
@@ -63,6 +63,8 @@ OF_SAMPLES: dict[str, str | tuple[str, Parser]] = {
     "dmesg/xid*": ("driver log", lambda output: xid.parse_driver_log(whole_lines("dmesg", output))),
 }  # fmt: skip
 """Files of samples: the name of their parser in ``PARSERS``, or another one."""
+NO_KERNEL_LOG: Final = ("dmesg/kmsg-peermem.txt", "dmesg/syslog-ib-flap-azure.txt")
+"""Records of /dev/kmsg and lines of rsyslog have no time since boot in brackets. No command of the kit prints them."""
 
 
 class Sample(NamedTuple):
@@ -127,6 +129,14 @@ def test_every_truncation_is_refused_or_part_of_the_truth(sample: Sample) -> Non
 @pytest.mark.skipif(not SAMPLES, reason="RACKPROOF_SAMPLES names no folder of outputs")
 def test_every_pattern_names_samples() -> None:
     assert [pattern for pattern in OF_SAMPLES if not list(Path(SAMPLES or "").glob(pattern))] == []
+
+
+@pytest.mark.skipif(not SAMPLES, reason="RACKPROOF_SAMPLES names no folder of outputs")
+@pytest.mark.parametrize("name", NO_KERNEL_LOG)
+def test_logs_of_other_formats_are_refused(name: str) -> None:
+    """Without messages such a log would read like a healthy kernel's."""
+    with pytest.raises(ParseError, match="expected kernel messages with timestamps"):
+        kernel_log.parse_kernel_log(readable(Path(SAMPLES or "") / name))
 
 
 def lenient(read: Callable[[bytes], Any]) -> Sample:

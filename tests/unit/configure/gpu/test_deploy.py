@@ -380,6 +380,25 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
     assert called == ["gpudirect_storage"]
 
 
+def test_only_programs_that_cannot_be_built_let_the_deploy_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose operation fails without ``_ignore_errors`` has no further one, and so no reboot."""
+    site, machine, _ = written("hgx-h200-ubuntu2404-roce")
+    going_on: dict[str, bool] = {}
+    monkeypatch.setattr(gpu, "here", lambda: site)
+    monkeypatch.setattr(gpu, "required_machine", lambda: machine)
+    monkeypatch.setattr(gpu, "repository_key", lambda *_: None)
+
+    def note(name: str, _ignore_errors: bool = False, **_: object) -> None:
+        going_on[name] = _ignore_errors
+
+    for module, operation in ((gpu.common, "files"), *((gpu.operations, name) for name in OPERATIONS)):
+        monkeypatch.setattr(module, operation, note)
+    gpu.gpu_driver._inner()
+    builds = {f"Build {name}" for name in ("openmpi", "mpi4py", "nvbandwidth", "nccl_tests")}
+    assert {name for name, goes_on in going_on.items() if goes_on} == builds
+    assert "Driver" in going_on
+
+
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
     stack = read_inputs(site.node, GpuInputs)
