@@ -345,7 +345,7 @@ def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
     """Fault of negative samples, latencies of 0, and percentages above the limit; None: plausible."""
-    most = _MOST_PERCENT if metric.unit == "percent" else _MOST
+    most = _MOST_PERCENT if metric.unit == "percent" and not metric.over_whole else _MOST
     if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= most:
         return None
     for sample in samples:
