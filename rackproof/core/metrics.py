@@ -49,6 +49,8 @@ class Metric:
     """Scopes in which the benchmark does not measure it so far."""
     not_yet_with: tuple[str, ...] = ()
     """Labels that the benchmark does not record so far, beside ``UNRECORDED``."""
+    over_whole: bool = False
+    """A percentage that may be more than 100."""
     of_content: bool = False
     """It counts wrong content: no load and no user of a node explains one. Its condition ``DAMAGE`` says where."""
 
@@ -275,6 +277,9 @@ METRICS: dict[str, Metric] = {
                "the same on the node, immediately before", of_content=True),
         Metric("mixed.accelerator_utilisation_loss", "percent", _DOWN, _RACK, ("workload",), "ingest",
                "points of accelerator utilisation that training loses while inference runs beside it"),
+        Metric("mixed.inference_latency_loss", "percent", _DOWN, _RACK, ("workload",), "ingest",
+               "growth of the 99th percentile of a request's latency while training runs beside inference",
+               over_whole=True),
         Metric("mixed.storage_beside_collectives_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
                "sequential reads of all clients that are lost while a collective runs on the same nodes"),
         Metric("mixed.collectives_beside_storage_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",

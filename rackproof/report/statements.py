@@ -228,7 +228,7 @@ UNTRIED: Final = (
     "guest.",
 )
 """Metrics, by their beginning, whose benchmarks were tested on stand-ins and recorded outputs only."""
-TIMED_ON_DEVICE: Final = (".accelerator_utilisation", ".latency_p99")
+TIMED_ON_DEVICE: Final = (".accelerator_utilisation", ".latency_p99", ".inference_latency_loss")
 """Metrics of real accelerators by the ends of their steps. Their program has changed since it ran on a GPU."""
 
 STATED: Final = (

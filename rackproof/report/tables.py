@@ -41,6 +41,7 @@ _SHORT = {
     "storage.mounts_speedup": "several mounts over one",
     "inference.latency_p99": "99th percentile of a request's latency",
     "mixed.accelerator_utilisation_loss": "points of utilisation that training loses beside inference",
+    "mixed.inference_latency_loss": "growth of a request's 99th percentile beside training",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
     "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
     "mixed.collectives_wrong_values": "wrong values of collectives beside reads",

@@ -125,7 +125,7 @@ def on_node(rack: Rack, node: str, command: str) -> str:
 
 
 def traces(rack: Rack) -> dict[str, set[str]]:
-    """What runs have on each node: processes, mounts, files, jobs of Slurm."""
+    """What runs have on each node: processes, mounts, files, limits, tables of the firewall, jobs of Slurm."""
     with Fleet(rack) as fleet:
         answers = {node.name: ask(fleet[node.name], TRACES) for node in rack.nodes}
     assert all(answer.ok for answer in answers.values()), answers
@@ -136,10 +136,10 @@ def left_behind(rack: Rack, before: Mapping[str, set[str]], lost: str = "") -> d
     """What the nodes have more than before, by node, once it does not go away any more.
 
     ``lost``: a node that did not answer at the end of the run; it keeps the account's home up to the next run, which
-    makes it anew.
+    makes it anew, and may keep the table of the firewall as long.
     """
     deadline = time.monotonic() + GONE_S
-    allowed = {lost: {f"file {HOME}"}}
+    allowed = {lost: {f"file {HOME}", "table inet rackproof"}}
     while True:
         new = {node: now - before[node] - allowed.get(node, set()) for node, now in traces(rack).items()}
         more = {node: sorted(lines) for node, lines in new.items() if lines}

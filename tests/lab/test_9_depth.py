@@ -1,11 +1,12 @@
-"""Every measurement of storage on the running rack, in runs of seconds: none stays without a number.
+"""Every measurement of storage on the running rack, in runs of seconds: none stays without a number, none fails.
 
-The knee (``test_9_knee``) and storage beside collectives are left out: they take the longest. So is GPUDirect Storage:
-the virtual rack has no gdsio.
+The knee (``test_9_knee``) and storage beside collectives are left out: they take the longest. GPUDirect Storage is
+measured with the stand-in for gdsio.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.lab.conftest import INVENTORY, ROOT, Command
 RUN_S = 5400
 """With the deploy of another version of NFS, on a busy host."""
 FILE_BYTES = 8388608
-LEFT_OUT = ("knee", "beside_collectives", "gds")
+LEFT_OUT = ("knee", "beside_collectives")
 
 
 def document() -> dict[str, Any]:
@@ -46,7 +47,7 @@ def smaller(part: Any) -> Any:
         return [smaller(entry) for entry in part]
     if not isinstance(part, dict):
         return part
-    least = {"file_bytes": FILE_BYTES} if "file_bytes" in part and "files" not in part else {}
+    least = {"file_bytes": min(FILE_BYTES, part["file_bytes"])} if "file_bytes" in part and "files" not in part else {}
     return {key: smaller(value) for key, value in part.items()} | least
 
 
@@ -62,4 +63,13 @@ def test_every_measurement_of_storage_has_a_number(converged: Rack, command: Com
     assert [(m["metric"], m["labels"], m["reason"]) for m in measured if not m["samples"]] == []
     of_storage = {name for name, metric in METRICS.items() if metric.benchmark == "storage" and ".knee" not in name}
     mixed = {name for name in of_storage if name.startswith("mixed.")}
-    assert of_storage - mixed - {m["metric"] for m in measured} == {"storage.gds_read_bandwidth"}
+    assert of_storage - mixed <= {m["metric"] for m in measured}
+    # The knee and what other profiles measure is UNMEASURED. A number below its bar is INVALID on a busy host.
+    verdicts = json.loads((folder / "verdicts.json").read_text())["verdicts"]
+    wrong = [
+        (v["id"], v["subject"], v["status"], v["message"])
+        for v in verdicts
+        if v["required"] and v["status"] in ("FAIL", "INVALID") and "starved" not in v["message"]
+    ]
+    assert wrong == []
+    assert result.returncode in (0, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import START, bound_of, utilisation_of
@@ -30,6 +30,7 @@ from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
 LOSS: Final = "mixed.accelerator_utilisation_loss"
+LATENCY_LOSS: Final = "mixed.inference_latency_loss"
 REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
@@ -120,8 +121,11 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
             raise ParseError(TOOL, f"no run of {job}")
         if measurement.metric == "ingest.placement_spread":
             samples = _spreads([(len(run.nodes), _rate(own)) for run, own in proven])
-        elif measurement.metric == LOSS:
-            samples = _losses(_alone_and_beside(proven))
+        elif measurement.metric in _LOSSES:
+            loss = _LOSSES[measurement.metric]
+            further_of(loss.of, [{one.node: one.part for one in own} for _, own in proven])  # refuses contradictions
+            alone, beside = _alone_and_beside(proven, VALUES[loss.of])
+            samples = [max(0.0, loss.lost(*pair)) for pair in zip(alone, beside, strict=True)]
         elif measurement.metric == "ingest.bytes_read_over_dataset":
             size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
             samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
@@ -140,10 +144,9 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
             used += tuple(run.samples[measurement.members[0].partition("/")[0]] for run, _ in proven)
         own_runs, every = [run for run, _ in proven], [own for _, own in proven]
         conditions = _conditions(every, own_runs, measurement, architecture)
-        if measurement.metric == LOSS:
-            alone, beside = _alone_and_beside(proven)
+        if measurement.metric in _LOSSES:
             other = next(run.jobs[1] for run in own_runs if len(run.jobs) > 1)
-            conditions |= {"beside": other, "utilisation_pct": {"alone": alone, "beside": beside}}
+            conditions |= {"beside": other, loss.condition: {"alone": alone, "beside": beside}}
         return Reading(tuple(samples), used, conditions)
 
     return read
@@ -300,19 +303,34 @@ def _spreads(rates: Sequence[tuple[int, float]]) -> list[float]:
     return [(max(own) - min(own)) / median(own) for own in zip(*by_count.values(), strict=True)]
 
 
-def _alone_and_beside(proven: Sequence[tuple[Run, list[Figures]]]) -> tuple[list[float], list[float]]:
-    """Utilisation in the runs alone and in those beside the other job, percent."""
-    alone, together = (
-        [utilisation_of(own) for run, own in proven if (len(run.jobs) > 1) is beside] for beside in (False, True)
-    )
+def _alone_and_beside(proven: Sequence[tuple[Run, list[Figures]]], value: Values) -> tuple[list[float], list[float]]:
+    """Values of the runs alone and of those beside the other job."""
+    alone, together = ([value(own) for run, own in proven if (len(run.jobs) > 1) is beside] for beside in (False, True))
     if not alone or len(alone) != len(together):
         raise ParseError(TOOL, f"{len(alone)} runs alone, {len(together)} beside the other job")
     return alone, together
 
 
-def _losses(utilisations: tuple[Sequence[float], Sequence[float]]) -> list[float]:
-    """Points lost beside the other job, one per repetition; a gain is no loss."""
-    return [max(0.0, before - after) for before, after in zip(*utilisations, strict=True)]
+def _longer(alone: float, beside: float) -> float:
+    """Percent by which a time grows."""
+    if not alone:
+        raise ParseError(TOOL, "a 99th percentile alone is 0")
+    return 100 * (beside - alone) / alone
+
+
+class _Loss(NamedTuple):
+    """What a job loses beside another one; a gain is no loss."""
+
+    of: str
+    condition: str
+    lost: Callable[[float, float], float]
+    """From the values of one repetition, alone and beside."""
+
+
+_LOSSES: Final = {
+    LOSS: _Loss("ingest.accelerator_utilisation", "utilisation_pct", lambda alone, beside: alone - beside),
+    LATENCY_LOSS: _Loss("inference.latency_p99", "latency_p99_ms", _longer),
+}
 
 
 def _of_dataset(

@@ -21,7 +21,7 @@ from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
 from rackproof.bench.ingest.datasets import DataSets, folder_of, writing
 from rackproof.bench.ingest.image import Image, image_of
-from rackproof.bench.ingest.reader import LOSS, cache_of, read_ingest
+from rackproof.bench.ingest.reader import LATENCY_LOSS, LOSS, cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
@@ -188,6 +188,7 @@ class _Job:
         else:
             kinds = ("nothing", self.profile.jobs[other].kind)
             places = [self._latency(BESIDE, kind, self.nodes) for kind in kinds]
+            places.append(self._place(BESIDE, LATENCY_LOSS, self.nodes, {"workload": self.job.workload}))
         return self._step(BESIDE, f"alone and beside {other}", own * self.job.runs, tuple(places))
 
     def _latency(self, leg: str, beside: str, nodes: Sequence[str]) -> Measurement:

@@ -10,6 +10,7 @@ from rackproof.core.architecture.plausibility import carried, ceiling_of
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import required_conditions
+from rackproof.core.judging.gates import gates_of
 from rackproof.core.judging.numbers import Number, Numbers, Question
 from rackproof.core.judging.select import NoNumber, quantity, sources_of
 from rackproof.core.judging.statistics import ALONE
@@ -154,7 +155,7 @@ def reference_question(of: Reference, asks: Criterion | Alternative) -> Question
         asks.max_cv_pct if of.max_cv_pct is None else of.max_cv_pct,
         asks.warmup if of.warmup is None else of.warmup,
         required_conditions(of.conditions),
-        of.gates,
+        gates_of(of),
     )
 
 

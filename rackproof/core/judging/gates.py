@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rackproof.core.architecture import Gate
+from rackproof.core.architecture import Curve, Gate, Quantity, Reference
 from rackproof.core.judging.bars import number_text
 
 Companions = Mapping[str, tuple[float, ...]]
@@ -26,6 +26,8 @@ SERVED_PCT = 97.0
 CACHED_PCT = 1.0
 """Limit of the data set cached at the start, % (exclusive)."""
 
+_IMPLIED: Mapping[str, tuple[Gate, ...]] = {"storage.knee_outstanding": (Gate.LITTLES_LAW,)}
+"""Gates that a metric has whether an entry names them or not: a knee among loads that were not as declared is none."""
 _ROUNDING = 1e-9
 _READ = "bytes_read"
 _READ_SHARE = "bytes read over data set"
@@ -38,6 +40,11 @@ class _Rule(NamedTuple):
     """Alternative numbers; where both sets exist, passing with either suffices."""
     fault: Callable[[Mapping[str, float]], str | None]
     """Fault of one repetition."""
+
+
+def gates_of(asks: Quantity | Curve | Reference) -> tuple[Gate, ...]:
+    """Gates of an entry: those that its metric implies, and its own."""
+    return tuple(dict.fromkeys((*_IMPLIED.get(asks.metric, ()), *asks.gates)))
 
 
 def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup: int = 0) -> str | None:
@@ -70,9 +77,9 @@ def small_data_set(companions: Companions) -> str | None:
     return f"{number_text(times)} times the clients' memory, {again}"
 
 
-def needed_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
+def needed_companions(every: Iterable[Quantity | Curve | Reference]) -> frozenset[str]:
     """Names of the companions that several criteria need."""
-    rules = [_RULES[gate] for gates in every for gate in gates]
+    rules = [_RULES[gate] for asks in every for gate in gates_of(asks)]
     return frozenset(name for rule in rules for name in (*rule.numbers, *rule.or_numbers))
 
 

@@ -132,7 +132,7 @@ def _needed_conditions(architecture: Architecture) -> NeededConditions:
     quantities = [*asked, *(bar.of for bar in bars if isinstance(bar.of, Reference))]
     return NeededConditions(
         needed_conditions(quantity.conditions for quantity in quantities),
-        needed_companions(quantity.gates for quantity in quantities),
+        needed_companions(quantities),
     )
 
 

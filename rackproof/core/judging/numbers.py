@@ -14,7 +14,7 @@ from rackproof.core.architecture.entries import SPREADS
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import RequiredConditions, required_conditions, unmet
-from rackproof.core.judging.gates import fault_of
+from rackproof.core.judging.gates import fault_of, gates_of
 from rackproof.core.judging.members import Members, named, subject_name
 from rackproof.core.judging.select import Answer, Index, Labels, NoNumber, sources_of
 from rackproof.core.judging.statistics import cv_pct, reduce_members, samples_needed, statistic_of
@@ -66,7 +66,7 @@ def question(quantity: Quantity | Curve, scope: Scope, where: Mapping[str, str])
         quantity.max_cv_pct,
         quantity.warmup,
         required_conditions(quantity.conditions),
-        quantity.gates,
+        gates_of(quantity),
     )
 
 
@@ -345,7 +345,7 @@ def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
     """Fault of negative samples, latencies of 0, and percentages above the limit; None: plausible."""
-    most = _MOST_PERCENT if metric.unit == "percent" else _MOST
+    most = _MOST_PERCENT if metric.unit == "percent" and not metric.over_whole else _MOST
     if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= most:
         return None
     for sample in samples:

@@ -78,6 +78,7 @@ class TestPlan:
         latencies = [(one.labels["beside"], one.step) for one in places if one.metric == "inference.latency_p99"]
         step = "ingest/nfs-tcp/serve/beside"
         assert latencies == [("nothing", step), ("training", step)]
+        assert [one.step for one in places if one.metric == "mixed.inference_latency_loss"] == [step]
 
     @pytest.mark.parametrize(("cache", "planned"), [(None, False), ({"value": 8, "unit": "GB", "source": "x"}, True)])
     def test_a_size_over_unknown_caches_is_not_expected(self, cache: dict[str, Any] | None, planned: bool) -> None:
@@ -393,6 +394,37 @@ class TestReader:
         with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
             value("mixed.accelerator_utilisation_loss", alone)
 
+    @pytest.mark.parametrize(("p99", "percent"), [(0.9, 200.0), (0.36, 20.0), (0.2, 0.0)])
+    def test_a_loss_of_latency_is_its_growth_in_percent(self, p99: float, percent: float) -> None:
+        nodes = StorageNodes(virtual_rack())
+
+        def change(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+            for own in documents.values():
+                own["latency_s"] |= {"p90": 0.2, "p99": p99, "max": 1.0}
+
+        every = [*answers(nodes=nodes), *beside(answers(change, nodes=nodes))]
+        loss = read_ingest(every, virtual_rack())(place("mixed.inference_latency_loss"))
+        assert loss.samples == pytest.approx((percent,))
+        assert loss.conditions["beside"] == "serve"
+        assert loss.conditions["latency_p99_ms"] == {"alone": [300.0], "beside": [pytest.approx(1000 * p99)]}
+
+    @pytest.mark.parametrize(
+        ("latencies", "why"),
+        [({"p50": 0.0, "p90": 0.0, "p99": 0.0}, "alone is 0"), ({"p90": 0.31}, "do not grow"),
+         ({"count": 49}, "98 requests"), ({"p99": None}, "latency_s.p99")],
+    )  # fmt: skip
+    def test_a_loss_of_latency_needs_both_latencies(self, latencies: dict[str, float | None], why: str) -> None:
+        def change(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+            for own in documents.values():
+                own["latency_s"] |= latencies
+
+        nodes = StorageNodes(virtual_rack())
+        alone = answers(change, nodes=nodes)
+        with pytest.raises(ParseError, match=why):
+            value("mixed.inference_latency_loss", [*alone, *beside(answers(nodes=nodes))])
+        with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
+            value("mixed.inference_latency_loss", answers())
+
     def test_a_second_epoch_counts_what_its_own_caches_gave(self) -> None:
         nodes = StorageNodes(virtual_rack())
         first, second = answers(nodes=nodes), answers(nodes=nodes, counted=220_050)
@@ -478,7 +510,8 @@ def test_a_local_drive_gives_whole_pages_and_no_storage_less_than_was_read() -> 
         ("ingest.storage_bytes_per_sample", NODES, {}), ("ingest.cache_hits", ("gpu-02",), {"epoch": "1"}),
         ("ingest.bytes_read_over_dataset", NODES, {}), ("ingest.placement_spread", NODES, {}),
         ("ingest.cache_settling_ratio", ("gpu-01",), {}), ("inference.latency_p99", NODES, {"beside": "nothing"}),
-        ("mixed.accelerator_utilisation_loss", NODES, {}), ("sizing.throughput_over_predicted", NODES, {}),
+        ("mixed.accelerator_utilisation_loss", NODES, {}),
+        ("mixed.inference_latency_loss", NODES, {}), ("sizing.throughput_over_predicted", NODES, {}),
         ("sizing.bottleneck_agreement", NODES, {}),
     ],
 )  # fmt: skip
@@ -499,7 +532,11 @@ def test_a_run_whose_storage_gave_more_than_its_samples_gives_no_number(
 
 @pytest.mark.parametrize(
     ("metric", "labels"),
-    [("mixed.accelerator_utilisation_loss", {}), ("inference.latency_p99", {"beside": "training"})],
+    [
+        ("mixed.accelerator_utilisation_loss", {}),
+        ("mixed.inference_latency_loss", {}),
+        ("inference.latency_p99", {"beside": "training"}),
+    ],
 )
 @pytest.mark.parametrize(
     ("folder", "point", "counted", "why"),

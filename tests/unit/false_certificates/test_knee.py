@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage import knee
@@ -22,6 +23,7 @@ from tests.unit.storage_nodes import Document, StorageNodes
 
 pytestmark = pytest.mark.few(6)
 
+ROOT = Path(__file__).parents[3]
 KNEE = KneeProfile(block_bytes=4096, file_bytes=16777216, processes=4, most_outstanding=256, runtime_s=10)
 
 
@@ -53,6 +55,8 @@ def test_the_knee_of_a_rack_is_found_within_20_percent(tmp_path: Path, servers: 
     (curve,) = outstanding.conditions["curves"]
     assert curve["peak_rate"] == pytest.approx(2 * servers / 0.001, rel=0.05)
     assert {step["load"] for step in curve["steps"]} > {1, 4, 16}
+    for step in (*curve["steps"], *share.conditions["curves"][0]["steps"]):
+        assert 0 < step["p50_us"] < step["p95_us"] < step["p99_us"] < step["p99.9_us"]
     assert outstanding.conditions["cache"] == "cold"
     assert BENCH.faults(tmp_path) == {}
 
@@ -183,6 +187,41 @@ def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gat
     own = {name: numbers[0] for name, numbers in measured.companions.items()}
     assert own["iops"] * own["latency_s"] / own["outstanding"] == pytest.approx(1.2, rel=0.01)
     assert sum("-closed-16of" in command and "fio --eta" in command for command in commands(tmp_path)) == 3
+
+
+def test_a_knee_that_breaks_littles_law_is_invalid_whether_an_entry_names_the_gate_or_not(tmp_path: Path) -> None:
+    """Also below a share of it, and with evidence that has no numbers of the law."""
+    lawful = search(tmp_path / "lawful", StorageNodes(ARCHITECTURE, servers=20))["outstanding"]
+    broken = search(tmp_path / "broken", StorageNodes(ARCHITECTURE, servers=20, change=unlawful("-closed-16of")))
+    local = {"labels": lawful.labels | {"storage": "local"}}
+    assert of_rack(lawful, 1).status is Status.PASS
+    assert of_rack(lawful, 1, lawful.model_copy(update=local)).status is Status.PASS
+    invalid = [
+        of_rack(broken["outstanding"], 1),
+        of_rack(broken["outstanding"], 1000),
+        of_rack(lawful, 1, broken["outstanding"].model_copy(update=local)),
+        of_rack(lawful.model_copy(update={"companions": {}}), 1),
+    ]
+    assert [verdict.status for verdict in invalid] == [Status.INVALID] * 4
+    assert all("littles_law" in verdict.message for verdict in invalid)
+
+
+def test_an_unlawful_search_meets_no_entry_of_the_virtual_rack(tmp_path: Path) -> None:
+    published = yaml.safe_load((ROOT / "architectures" / "virtual-rack-storage.yaml").read_text())["criteria"]
+    knees = [one for one in published if one["id"] in ("depth.knee", "depth.knee-share")]
+    assert [one["metric"] for one in knees] == [OUTSTANDING, UTILISATION]
+    storage = document()["storage"]
+    mounts = storage | {"nfs-tcp": storage["nfs"] | {"mountpoint": "/mnt/nfs-tcp"}}
+    where = {"storage": "nfs-tcp", "block_bytes": KNEE.block_bytes}
+    made = architecture(*(one | {"where": where, "source": "us"} for one in knees), storage=mounts)
+
+    def statuses(folder: Path, nodes: StorageNodes) -> list[Status]:
+        judgement = judged(made, *search(folder, nodes).values())
+        return [verdict.status for one in knees for verdict in judgement.verdicts if verdict.id == one["id"]]
+
+    assert statuses(tmp_path / "lawful", StorageNodes(ARCHITECTURE, servers=20)) == [Status.PASS, Status.PASS]
+    broken = StorageNodes(ARCHITECTURE, servers=20, change=unlawful("-closed-"))
+    assert statuses(tmp_path / "broken", broken) == [Status.INVALID, Status.UNMEASURED]
 
 
 def test_arrivals_are_no_share_of_a_highest_rate_that_breaks_littles_law(tmp_path: Path) -> None:

@@ -269,6 +269,13 @@ class TestSamples:
         if status is Status.INVALID:
             assert verdict.message == "a sample is 102 %, which is impossible"
 
+    @pytest.mark.parametrize(("value", "status"), [(99.0, Status.PASS), (102.1, Status.FAIL), (900.0, Status.FAIL)])
+    def test_the_growth_of_a_time_may_exceed_its_whole(self, value: float, status: Status) -> None:
+        loss, bar = "mixed.inference_latency_loss", {"op": "le", "value": 100, "unit": "percent"}
+        made = architecture(criterion(metric=loss, where={}, scope="rack", bar=bar))
+        taken = measurement(("gpu-01", "gpu-02"), value, metric=loss, scope=RACK)
+        assert verdicts(judged(made, taken))["rack"].status is status
+
     def test_a_warning_says_from_where_on(self) -> None:
         made = architecture(criterion(bar=bar("ge", 20, "MB/s", warn=40)))
         result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 50.0))

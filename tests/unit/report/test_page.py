@@ -197,11 +197,18 @@ def test_numbers_have_units_and_distance_a_sign() -> None:
     assert "≥ 3 %" in text
 
 
-def test_losses_beside_another_load_are_named_with_their_unit() -> None:
-    update = {"metric": "mixed.accelerator_utilisation_loss", "unit": "percent", "labels": {"workload": "resnet50"}}
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        ("mixed.accelerator_utilisation_loss", "points of utilisation that training loses beside inference"),
+        ("mixed.inference_latency_loss", "growth of a request's 99th percentile beside training"),
+    ],
+)
+def test_losses_beside_another_load_are_named_with_their_unit(metric: str, name: str) -> None:
+    update = {"metric": metric, "unit": "percent", "labels": {"workload": "resnet50"}}
     loss = measurements(Raw())[0].model_copy(update=update)
     text = Page(render_page(rejudged(passing()[0], [], measurements=[loss]), {})).text
-    assert "points of utilisation that training loses beside inference, workload resnet50%" in text
+    assert f"{name}, workload resnet50%" in text
 
 
 def test_tables_of_measurements_have_their_names() -> None:

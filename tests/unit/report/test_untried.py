@@ -27,6 +27,7 @@ REAL = "real: resnet50, training, amp, nccl, on H100"
         ("guest.collective_busbw", {"engine": "torch"}, {"backend": "nccl"}, NEVER),
         ("ingest.accelerator_utilisation", {}, {"accelerator": REAL}, NEVER),
         ("inference.latency_p99", {}, {"accelerator": REAL}, NEVER),
+        ("mixed.inference_latency_loss", {}, {"accelerator": REAL}, NEVER),
     ],
 )
 def test_what_never_ran_on_a_gpu_is_named(
