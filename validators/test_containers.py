@@ -6,7 +6,7 @@ import shlex
 
 from testinfra.host import Host
 
-from rackproof.configure.containers.inputs import FOLDER
+from rackproof.configure.containers.inputs import FOLDER, user_and_image
 from rackproof.core.architecture import Architecture, Containers, Storage
 from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS, Answer
@@ -244,13 +244,12 @@ def test_mount(host: Host, arch: Architecture, item: str) -> None:
 
 def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     """View from inside a container of the unprivileged user, and the uid of that user on the node."""
-    data = node.data.get("containers") or {}
-    user, image = str(data.get("user", "rackproof")), data.get("image")
+    user, image = user_and_image(node)
     paths = [path for name in containers_of(arch).bridge for path in arch.storage[name].mountpoints]
     script = INSIDE.format(folders=" ".join(shlex.quote(f"{path}/{FOLDER}") for path in paths))
     command = CONTAINER.format(
         user=shlex.quote(user),
-        image=f"--image {shlex.quote(str(image))}" if image else "--host-root",
+        image=f"--image {shlex.quote(image)}" if image else "--host-root",
         inside=script,
         status=STATUS,
     )

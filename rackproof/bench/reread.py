@@ -25,6 +25,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import OF_CONTROLLER
+from rackproof.core.wording import exact
 from rackproof.errors import RunError
 from rackproof.evidence.store import Output, answer_of
 from rackproof.parse import ParseError
@@ -213,5 +214,5 @@ def _both(recorded: Any, read: Any, unit: str = "") -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple | list) and value:
-        return ", ".join(f"{number:g}" if isinstance(number, int | float) else str(number) for number in value[:8])
+        return ", ".join(exact(number) if isinstance(number, int | float) else str(number) for number in value[:8])
     return "nothing" if value is None or value == () else str(value)[:120]

@@ -38,6 +38,7 @@ from rackproof.core.starvation import CONDITIONS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
 from rackproof.core.verdict import Judgement, Verdict
+from rackproof.core.wording import exact
 
 
 class Question(NamedTuple):
@@ -218,7 +219,7 @@ def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
         return (), str(error)
     for sample in samples:
         if not math.isfinite(sample) or sample < 0 or (sample == 0 and not metric.zero_is_possible):
-            return (), f"a sample is {sample:g} {metric.unit}, which is impossible"
+            return (), f"a sample is {exact(sample)} {metric.unit}, which is impossible"
     return samples, ""
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rackproof.core.load import LoadState
-from rackproof.core.wording import some
+from rackproof.core.wording import exact, some
 
 STARVED_PCT: Final = 10.0
 
@@ -114,7 +114,7 @@ def shortage(conditions: Mapping[str, Any]) -> str:
     steal, ready = _number(conditions, STEAL), _number(conditions, READY)
     if steal >= STARVED_PCT:
         return f"{node}: {steal:.0f} % of its processors' time is stolen, expected less than {STARVED_PCT:.0f} %"
-    return f"{node}: {ready:g} threads are ready to run for each processor, expected at most 1"
+    return f"{node}: {exact(ready)} threads are ready to run for each processor, expected at most 1"
 
 
 def _number(conditions: Mapping[str, Any], name: str) -> float:

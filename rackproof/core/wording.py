@@ -28,6 +28,11 @@ def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = F
     return text if pad or "." not in text else text.rstrip("0").rstrip(".")
 
 
+def exact(value: float | None) -> str:
+    """All digits of a number, up to twelve, without an exponent: ``2500000``, ``1350932``, ``0.00001``."""
+    return "no value" if value is None else significant(value, 12, whole=True)
+
+
 def scaled(value: float, unit: str) -> str:
     """``22.2 TB``, ``656 MB/s``: three significant digits, with the shortest decimal prefix."""
     step = 0 if value < 1 else min(len(_PREFIXES) - 1, int(math.log10(value) / 3 + 1e-12))

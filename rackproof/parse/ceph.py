@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.jsondoc import Json, find_array, find_json, find_object
 from rackproof.parse.text import excerpt, text_of
@@ -111,5 +112,5 @@ def parse_osd_bench(output: str | bytes) -> OsdBench:
     bench = Json("ceph", "osd bench: ", document.value)
     size, seconds, rate = bench.integer("bytes_written"), bench.number("elapsed_sec"), bench.number("bytes_per_sec")
     if not seconds or not rate or abs(rate * seconds - size) > _AGREEMENT * size:
-        raise Unreliable("ceph", f"osd bench: {rate:g} B/s contradicts {size} B in {seconds:g} s")
+        raise Unreliable("ceph", f"osd bench: {exact(rate)} B/s contradicts {size} B in {seconds:g} s")
     return OsdBench(size, bench.integer("blocksize", minimum=1), rate)

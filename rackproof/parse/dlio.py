@@ -10,6 +10,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Final, NamedTuple
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.jsondoc import Json, find_object
 
@@ -69,5 +70,5 @@ def _figures(metric: Json, name: str, unit: str, epochs: int) -> tuple[float, ..
     figures = tuple(listed.number(one) for one in listed.values)
     own, told = mean(figures), metric.number(f"{name}_mean_{unit}")
     if abs(own - told) > _AGREEMENT * max(own, told):
-        raise Unreliable(TOOL, f"metric.{name}_mean_{unit} is {told:g}, the mean of its epochs {own:g}")
+        raise Unreliable(TOOL, f"metric.{name}_mean_{unit} is {exact(told)}, the mean of its epochs {exact(own)}")
     return figures

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from rackproof.core.wording import exact
 from rackproof.parse.jsondoc import Json, find_object
 
 TOOL: Final = "GPU program"
@@ -121,7 +122,7 @@ def _rate(sample: Json, work: float, least_s: float) -> float:
     """``work`` a second, of one repetition that takes ``least_s`` or longer."""
     count, seconds = sample.integer("count", minimum=1), sample.number("seconds")
     if seconds <= 0 or seconds < least_s:
-        sample.refuse("seconds", f"is {seconds:g}, expected {least_s:g} or more")
+        sample.refuse("seconds", f"is {exact(seconds)}, expected {least_s:g} or more")
     return work * count / seconds
 
 

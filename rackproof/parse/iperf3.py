@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.jsondoc import Json, find_json
 
@@ -84,7 +85,7 @@ def _check(summary: Json) -> None:
     """Raises Unreliable where the rate of a summary is not bytes over seconds."""
     seconds, rate, count = summary.number("seconds"), summary.number("bits_per_second"), summary.integer("bytes")
     if seconds > 0 and abs(rate - 8 * count / seconds) > _TOLERANCE * max(rate, 8 * count / seconds):
-        raise Unreliable(TOOL, f"{count} B in {seconds:g} s contradict {rate:g} bit/s")
+        raise Unreliable(TOOL, f"{count} B in {seconds:g} s contradict {exact(rate)} bit/s")
 
 
 def _is_report(value: Any) -> bool:

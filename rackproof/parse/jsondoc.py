@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import first_words, last_words, text_of
 
@@ -51,7 +52,7 @@ class Json:
         if not math.isfinite(value):
             self.refuse(key, "is not finite")
         if minimum is not None and value < minimum:
-            self.refuse(key, f"is {value:g}, below {minimum:g}")
+            self.refuse(key, f"is {exact(value)}, below {exact(minimum)}")
         return value
 
     def integer(self, key: str, *, minimum: int | None = 0) -> int:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from rackproof.core.collective import OPS, busbw_factor
+from rackproof.core.wording import exact
 from rackproof.parse.jsondoc import Json, find_object
 
 TOOL: Final = "mpi collectives"
@@ -83,11 +84,11 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
         entry.refuse("began_s", "has no rising time for each sample")
     mean = fmean(samples)
     if abs(time - mean) > TOLERANCE * mean:
-        entry.refuse("time_us", f"is {time:g}, but the mean of its samples is {mean:g}")
+        entry.refuse("time_us", f"is {exact(time)}, but the mean of its samples is {exact(mean)}")
     algbw = size / time / 1e3  # B/µs = MB/s
     for key, expected in (("algbw_GBps", algbw), ("busbw_GBps", algbw * busbw_factor(op, ranks))):
         if abs(entry.number(key) - expected) > TOLERANCE * expected:
-            entry.refuse(key, f"is {entry.number(key):g}, but {size} B in {time:g} us give {expected:g}")
+            entry.refuse(key, f"is {exact(entry.number(key))}, but {size} B in {exact(time)} us give {exact(expected)}")
     return Point(
         bytes=size,
         time_us=time,

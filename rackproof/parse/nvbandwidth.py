@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_object
 from rackproof.parse.text import excerpt, matched, real
@@ -80,7 +81,7 @@ def _matrix(test: Json, name: str) -> Matrix:
         test.refuse("bandwidth_matrix", "has rows of different lengths")
     added, printed = sum(cell or 0.0 for row in matrix for cell in row), test.number("sum")
     if abs(added - printed) > TOLERANCE * max(added, printed):
-        raise ParseError(TOOL, f"{name}: its sum is {printed:g}, its cells add up to {added:g}")
+        raise ParseError(TOOL, f"{name}: its sum is {exact(printed)}, its cells add up to {exact(added)}")
     return matrix
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
+from rackproof.core.wording import exact
 from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
 
@@ -221,7 +222,7 @@ def _check(row: BandwidthRow, average_error: float, rate_error: float, *, bidire
         if abs(row.average - expected) <= 0.01 * expected + slack + average_error:
             return
     raise Unreliable(
-        TOOL, f"{row.average:g} {row.unit} of {row.bytes} B messages contradicts {row.msg_rate_mpps:g} Mpps"
+        TOOL, f"{exact(row.average)} {row.unit} of {row.bytes} B messages contradicts {exact(row.msg_rate_mpps)} Mpps"
     )
 
 

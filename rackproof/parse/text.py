@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from rackproof.core.wording import shortened
+from rackproof.core.wording import exact, shortened
 from rackproof.parse.errors import ParseError
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -93,7 +93,7 @@ def real(tool: str, what: str, token: str, *, minimum: float | None = 0.0) -> fl
     if not math.isfinite(value):
         raise ParseError(tool, f"{what} is not finite: {excerpt(token)}")
     if minimum is not None and value < minimum:
-        raise ParseError(tool, f"{what} is {value:g}, below {minimum:g}")
+        raise ParseError(tool, f"{what} is {exact(value)}, below {exact(minimum)}")
     return value
 
 

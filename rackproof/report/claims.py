@@ -15,7 +15,7 @@ from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.throttles import BPS, CONDITION, IOPS, place_of, words_of
 from rackproof.core.verdict import Verdict, name_of
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, exact
 from rackproof.report.quantities import quantity
 from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary, LeftOutSummary, ThrottleSummary
 from rackproof.report.statements import subject_text
@@ -133,7 +133,7 @@ def _published(entry: Entry, scaled: Scaled) -> str:
         changes = {"value": scaled.value, "low": scaled.low, "high": scaled.high, "unit": scaled.unit, "warn": None}
         words = bar_words(entry.pass_.model_copy(update=changes))
         return f"{words}, within {scaled.tolerance_pct:g} %" if scaled.tolerance_pct else words
-    return f"efficiency ≥ {scaled.value:g}"
+    return f"efficiency ≥ {exact(scaled.value)}"
 
 
 def _of(entry: Entry) -> str:

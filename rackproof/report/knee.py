@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rackproof.core.grouping import grouped
 from rackproof.core.knee import LEAST_LOADS
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, exact
 from rackproof.report.plots import LinePlot, line_plot
 from rackproof.report.quantities import ABSENT, significant
 from rackproof.report.schema import Certificate
@@ -161,7 +161,7 @@ def _rate_in_flight(curve: Curve) -> LinePlot:
         series,
         across,
         x_values=_doublings(curve.steps),
-        marks=[(at, f"highest rate at {at:g}")],
+        marks=[(at, f"highest rate at {exact(at)}")],
     )
 
 
@@ -213,7 +213,7 @@ def _closed_cells(curve: Curve) -> Iterable[Cell]:
     at, rate = curve.peak
     yield Cell(f"{'' if curve.knee else 'above '}{significant(curve.sample)}")
     yield Cell(significant(rate))
-    yield Cell(f"{at:g}")
+    yield Cell(exact(at))
 
 
 def _law_cells(curve: Curve) -> Iterable[Cell]:

@@ -16,7 +16,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
-from rackproof.core.wording import shortened
+from rackproof.core.wording import exact, shortened
 from rackproof.report.findings import verdicts_about, worst
 from rackproof.report.quantities import significant, size
 from rackproof.report.schema import Certificate, MeasurementSummary
@@ -270,7 +270,7 @@ def line_plot(
     unit: str,
     series: Mapping[str, Sequence[tuple[float, float]]],
     across: str,
-    x_text: Callable[[float], str] = lambda x: f"{x:g}",
+    x_text: Callable[[float], str] = exact,
     *,
     x_scale: Callable[[float], float] = math.log2,
     x_values: Sequence[float] = (),
@@ -321,7 +321,7 @@ def line_plot(
         top=top,
         bottom=bottom,
         x_ticks=tuple(Tick(x_of(x), x_text(x)) for x in labelled),
-        y_ticks=tuple(Tick(y_of(y), f"{y:g}" if y < 1000 else significant(y)) for y in y_values),
+        y_ticks=tuple(Tick(y_of(y), exact(y) if y < 1000 else significant(y)) for y in y_values),
         across=across,
         lines=tuple(
             Line(

@@ -12,6 +12,7 @@ from rackproof.core.sizing import words
 from rackproof.core.sizing.answer import Answer
 from rackproof.core.sizing.answers import Memo
 from rackproof.core.sizing.model import Phase
+from rackproof.core.wording import exact
 from rackproof.report.sizing import stage_rows
 
 SHOWN = 5
@@ -25,9 +26,11 @@ def print_memo(memo: Memo, console: Console) -> None:
     for tenant in inputs.tenants:
         nodes = words.count(tenant.share * inputs.system.nodes, "node")
         console.print(
-            Text(f"  {tenant.name}: {tenant.title} ({tenant.kind}), {nodes} × {inputs.system.gpus_per_node:g} GPUs")
+            Text(
+                f"  {tenant.name}: {tenant.title} ({tenant.kind}), {nodes} × {exact(inputs.system.gpus_per_node)} GPUs"
+            )
         )
-    units = f"{inputs.system.unit.count:g} × {inputs.unit_title}"
+    units = f"{exact(inputs.system.unit.count)} × {inputs.unit_title}"
     console.print(Text(f"  storage: {units}"))
     for phase in memo.view.phases:
         console.print()

@@ -10,6 +10,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture import Gpu as DeclaredGpu
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import exact
 from rackproof.parse.answer import STATUS
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi, parse_refusal
 from rackproof.remote.recording import Unmeasured
@@ -92,8 +93,8 @@ def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], fl
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
     if wrong:
-        listed = ", ".join(f"{actual:g}{unit} on {bus}" for bus, actual in wrong.items())
-        raise AssertionError(f"expected {'at least' if least else 'at most'} {limit:g}{unit}, actual {listed}")
+        listed = ", ".join(f"{exact(actual)}{unit} on {bus}" for bus, actual in wrong.items())
+        raise AssertionError(f"expected {'at least' if least else 'at most'} {exact(limit)}{unit}, actual {listed}")
     expect_known(values)
 
 

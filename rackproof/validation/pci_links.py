@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rackproof.core.wording import exact
 from rackproof.parse import ParseError
 from rackproof.parse.pci_links import PciLink
 
@@ -39,7 +40,7 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
             continue
         speed = min(link.speed_can, parent.speed_can or link.speed_can)
         if link.speed < speed:
-            problems.append(f"{slot}: expected {speed:g} GT/s, actual {link.speed:g} GT/s")
+            problems.append(f"{slot}: expected {exact(speed)} GT/s, actual {exact(link.speed)} GT/s")
     if partly and not problems:
         raise ParseError("grep", f"the kernel reports only a part of the links of {', '.join(partly)}")
     if not complete:
@@ -56,7 +57,7 @@ def idle(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[
             continue
         speed = min(link.speed_can or 0, parent.speed_can or link.speed_can or 0)
         if (link.speed or 0) < speed:
-            slow.append(f"{slot} at {link.speed or 0:g} of {speed:g} GT/s")
+            slow.append(f"{slot} at {exact(link.speed or 0)} of {exact(speed)} GT/s")
     return slow
 
 

@@ -24,7 +24,7 @@ from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.commands import drop_and_state, empty_folders, state_after
 from rackproof.bench.storage.layout import FIRST_S, LIMIT_S, SLACK, too_slow
 from rackproof.configure.containers.bridge import PROGRAM
-from rackproof.configure.containers.inputs import FOLDER
+from rackproof.configure.containers.inputs import FOLDER, user_and_image
 from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, command_line, layout_of, render, render_layout
@@ -80,10 +80,9 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
 
 def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
     """Commands on the node and inside a container: the same fio arguments, user and file."""
-    data = node.data.get("containers") or {}
-    image = data.get("image")
+    image = user_and_image(node)[1]
     run = _fio(render(JOB, job, folder_of(storage, node), ENGINE))
-    root = f"--image {shlex.quote(str(image))}" if image else "--host-root"
+    root = f"--image {shlex.quote(image)}" if image else "--host-root"
     return f"cd / && {_as_user(node)}{run}", f"cd / && {_as_user(node)}{PROGRAM} {root} -- {run}"
 
 
@@ -100,7 +99,7 @@ def folder_of(storage: Storage, node: Node) -> str:
 
 def user_of(node: Node) -> str:
     """The user of containers, who also has the files."""
-    return str((node.data.get("containers") or {}).get("user", "rackproof"))
+    return user_and_image(node)[0]
 
 
 def _as_user(node: Node) -> str:

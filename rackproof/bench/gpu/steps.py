@@ -25,6 +25,8 @@ from rackproof.bench.gpu.reader import (
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.user import BenchUsers, node_program
+from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Node, Rack
@@ -109,7 +111,7 @@ def program_command(
 
 def torch_folder(node: Node) -> str:
     """``gpu.torch`` of the inventory."""
-    return str((node.data.get("gpu") or {}).get("torch") or "-")
+    return read_inputs(node, GpuInputs).torch or "-"
 
 
 def _step(

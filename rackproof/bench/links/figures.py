@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from rackproof.bench.port_proof import fabric_of
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.programs import packaged
-from rackproof.core.wording import significant
+from rackproof.core.wording import exact, significant
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
 from rackproof.parse.perftest import BandwidthRow, LatencyRow
 from rackproof.remote.command import CommandResult
@@ -184,7 +184,7 @@ def _duration(words: Sequence[str], row: BandwidthRow, directions: int) -> None:
     if least > 2 * seconds + 2 or most < 0.45 * seconds:
         raise Unreliable(
             words[0],
-            f"{row.iterations} iterations at {row.average:g} {row.unit} take {significant(moved / rate)} s,"
+            f"{row.iterations} iterations at {exact(row.average)} {row.unit} take {significant(moved / rate)} s,"
             f" it was told to run for {seconds} s",
         )
 
@@ -218,7 +218,7 @@ def _mean_latency(words: Sequence[str], row: LatencyRow) -> float:
     if not 0.45 * seconds <= taken <= 2 * seconds + 2:
         raise Unreliable(
             words[0],
-            f"{row.iterations} iterations at {mean:g} us take {significant(taken)} s, it was told to run for"
+            f"{row.iterations} iterations at {exact(mean)} us take {significant(taken)} s, it was told to run for"
             f" {seconds} s",
         )
     return mean

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from rackproof.core.evidence import Measurement
+from rackproof.core.wording import exact
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
@@ -163,7 +164,7 @@ def consistent(direction: fio.Direction) -> fio.Direction:
         rates.append(("iops", direction.iops, direction.total_ios))
     for name, rate, total in rates:
         if seconds and abs(rate * seconds - total) > AGREEMENT * total + AGREEMENT * rate:
-            raise ParseError("fio", f"{name} {rate:g} contradicts {total} in {seconds:g} s")
+            raise ParseError("fio", f"{name} {exact(rate)} contradicts {total} in {seconds:g} s")
     return direction
 
 

@@ -35,6 +35,7 @@ from rackproof.core.knee import (
     smallest,
 )
 from rackproof.core.metrics import AT_LEAST
+from rackproof.core.wording import exact
 from rackproof.parse import ParseError
 
 OUTSTANDING: Final = "storage.knee_outstanding"
@@ -90,7 +91,7 @@ class Measured:
             rows["outstanding"] = self.outstanding
         for percentile in _SHOWN:
             values = [result.moved.percentiles_ns.get(percentile, 0.0) for result in self.results]
-            rows[f"p{percentile:g}_us"] = round(max(values) / 1e3, 3)
+            rows[f"p{exact(percentile)}_us"] = round(max(values) / 1e3, 3)
         return rows
 
 

@@ -9,6 +9,7 @@ from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
 from rackproof.bench.storage.runs import Run, State, StatesAround, state_in
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
+from rackproof.core.wording import exact
 from rackproof.parse import ParseError, client_transfer, fio, mounted
 from rackproof.parse.mounts import Mount, NfsMount
 from rackproof.remote.command import CommandResult
@@ -56,7 +57,7 @@ def check_result(entry: fio.JobResult, requested: Mapping[str, str]) -> fio.Dire
     in_flight = int(requested["iodepth"]) * int(requested["numjobs"]) * block if "ramp_time" in requested else 0
     if not _equal(by_count, moved.io_bytes) and not 0 <= moved.io_bytes - by_count <= in_flight:
         actual = moved.io_bytes / moved.total_ios if moved.total_ios else 0
-        raise ParseError("fio", f"expected blocks of {requested['bs']} B, actual {actual:g} B")
+        raise ParseError("fio", f"expected blocks of {requested['bs']} B, actual {exact(actual)} B")
     if requested.get("fsync") == "1" and (entry.syncs or 0) < (moved.total_ios or 0) * _SHORTEST:
         raise ParseError("fio", f"expected an fsync after each of {moved.total_ios} writes, actual {entry.syncs or 0}")
     return consistent(moved)

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
+from rackproof.core.rack import Node
 from rackproof.core.texts import ImageName, Path
 
 FOLDER = "rackproof-user"
@@ -58,3 +59,11 @@ class ContainerInputs(Inputs):
         if self.subordinate_start + self.subordinate_count >= 2**32 - 1:
             raise ValueError("subordinate ids end beyond 2^32")
         return self
+
+
+def user_and_image(node: Node) -> tuple[str, str | None]:
+    """``containers.user`` and ``containers.image``. The other inputs are not validated: in a recorded inventory secrets
+    are replaced."""
+    data = node.data.get(ContainerInputs.KEY) or {}
+    user, image = data.get("user", ContainerInputs.model_fields["user"].default), data.get("image")
+    return str(user), str(image) if image else None

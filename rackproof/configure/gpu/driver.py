@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -241,19 +240,13 @@ def _check_precompiled(machine: Machine, source: Source, flavour: Flavour) -> No
     raise UnsupportedGpu(f"no precompiled {flavour} modules for {machine.label} from the {source} packages; {hint}")
 
 
-def kernel_numbers(release: str) -> tuple[int, int]:
-    """``6.8.0-51-generic`` as ``(6, 8)``; ``(0, 0)`` for what is no release."""
-    match = re.match(r"(\d+)\.(\d+)", release)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
 def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
     """Expectation before the driver is loaded: a new enough kernel, or RHEL's with the backport, and open modules.
 
     ``install.dmabuf_problem`` checks what is really in force.
     """
     old_rhel = machine.family == "rhel" and int(machine.major or 0) >= 9
-    return flavour == "open" and (kernel_numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
+    return flavour == "open" and (numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
 
 
 def gpudirect_warning(machine: Machine, declared: Gpu, flavour: Flavour) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
+from rackproof.core.wording import exact
 from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import Gpu as Reported
 from rackproof.parse.nvidia_smi import GpuInstances, NvidiaSmi
@@ -127,12 +128,12 @@ def _limits(wanted: Tuning, gpu: Reported) -> list[str]:
     wrong = []
     limit = gpu.power_limit_w
     if wanted.power_limit_w and limit is not None and abs(limit - wanted.power_limit_w) > POWER_TOLERANCE_W:
-        wrong.append(f"power limit of {gpu.bus_id}: {limit:g} W")
+        wrong.append(f"power limit of {gpu.bus_id}: {exact(limit)} W")
     clocks = gpu.application_clocks_mhz
     if wanted.application_clocks_mhz and clocks is not None:
         memory, sm = wanted.application_clocks_mhz
         if (clocks.memory, clocks.sm) != (memory, sm):
-            wrong.append(f"application clocks of {gpu.bus_id}: {clocks.memory:g},{clocks.sm:g} MHz")
+            wrong.append(f"application clocks of {gpu.bus_id}: {exact(clocks.memory)},{exact(clocks.sm)} MHz")
     return wrong
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, ParamSpec
 
-from rackproof.configure.gpu.driver import SUPPORTED, choose, hardware_problems, kernel_numbers, secure_boot_problem
+from rackproof.configure.gpu.driver import SUPPORTED, choose, hardware_problems, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount, mount_differences
 from rackproof.configure.network import Link, in_use
@@ -27,6 +27,7 @@ from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
+from rackproof.core.version_numbers import numbers
 from rackproof.core.versions import LockedPackage
 from rackproof.core.versions.models import Driver
 from rackproof.errors import Refused
@@ -53,11 +54,10 @@ def os_problems(machine: Machine) -> Iterator[Problem]:
     if machine.arch not in ARCHITECTURES:
         what = f"processor: expected {' or '.join(ARCHITECTURES)}, actual {machine.arch}"
         yield Problem("os.architecture", what, "remove the node from the inventory")
-    numbers = kernel_numbers(machine.kernel)
     oldest = ".".join(map(str, OLDEST_KERNEL))
-    if numbers == (0, 0):
+    if not re.match(r"[0-9]+\.[0-9]", machine.kernel):
         yield Problem("os.kernel", f"kernel: expected {oldest} or newer, actual {machine.kernel!r}", "look at uname -r")
-    elif numbers < OLDEST_KERNEL:
+    elif numbers(machine.kernel) < OLDEST_KERNEL:
         what = f"kernel: expected {oldest} or newer, actual {machine.kernel}"
         yield Problem("os.kernel", what, "install the distribution's current kernel and reboot")
 

@@ -13,6 +13,7 @@ from rackproof.configure.reboot import drain
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.reasons import UNKNOWN, RebootState, reasons
 from rackproof.core.evidence import REBOOTED
+from rackproof.core.wording import exact
 from rackproof.errors import Refused
 
 DOWN_S = 300
@@ -163,7 +164,7 @@ class Reboot:
     def _give_back(self) -> None:
         if self.health_check and self.inputs.health_check:
             limit = self.inputs.health_limit_s
-            good, output = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
+            good, output = self.line.ask(f"timeout {exact(limit)} {self.health_check}", limit + 30)
             if not good:
                 last = output.strip().splitlines()[-1:] or ["no answer"]
                 raise NotRebooted(f"{self._before}{self.health_check} failed: {last[0]}; it stays drained in Slurm")

@@ -13,6 +13,7 @@ from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, pending_command
 from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.wording import some
+from rackproof.parse.kernel import release_order
 from rackproof.parse.sections import keyed_lines
 
 REQUIRED = REBOOT_REQUIRED
@@ -80,7 +81,7 @@ def reasons(actual: RebootState, kernel: str | None = None) -> tuple[str, ...]:
     if kernel and not fnmatchcase(actual.kernel, kernel):
         newer = [release for release in actual.installed if fnmatchcase(release, kernel)]
         if newer:
-            texts.append(f"kernel {newer[-1]} is installed, {actual.kernel} runs")
+            texts.append(f"kernel {max(newer, key=release_order)} is installed, {actual.kernel} runs")
     if actual.required or actual.packages:
         texts.append("the distribution requires it" + _listed(actual.packages))
     elif actual.replaced:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof import shell
 from rackproof.core.versions import LockedPackage
+from rackproof.core.versions.tables import KERNEL_PACKAGES
 from rackproof.parse.free_space import parse_free_mib
 from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 
 ROOM: Final = ("/usr", "/var", "/boot")
 """Folders that packages are downloaded to and unpacked to."""
-KERNEL_PACKAGES: Final = re.compile(r"^kernel(-(core|modules|modules-core|modules-extra|devel|devel-matched))?$")
-"""RHEL keeps several versions of these at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from rackproof.core.architecture.storage import Storage, canonical
 from rackproof.core.metrics import METRICS
 from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
+from rackproof.core.wording import exact
 
 
 def problems(architecture: Architecture, stored: bool = False) -> Iterator[Problem]:
@@ -296,4 +297,4 @@ def _figure(figure: Figure, base: KeyPath) -> Iterator[Problem]:
     if figure.value is None and not figure.note:
         yield Problem((*base, "value"), "is unpublished: say so in a note")
     elif figure.value is not None and figure.value < 0:
-        yield Problem((*base, "value"), f"expected 0 or more, actual {figure.value:g}")
+        yield Problem((*base, "value"), f"expected 0 or more, actual {exact(figure.value)}")

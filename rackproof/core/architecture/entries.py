@@ -25,6 +25,7 @@ from rackproof.core.metrics import METRICS, Metric
 from rackproof.core.nearest import suggestion
 from rackproof.core.recipes import RECIPES
 from rackproof.core.units import SHARES, UnitError, check, same_dimension
+from rackproof.core.wording import exact
 
 SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPREAD_OVER_MEDIAN})
 """Reductions to a ratio between members, for any unit of the metric."""
@@ -241,7 +242,7 @@ def _numbers(base: KeyPath, bar: Bar) -> Iterator[Problem]:
         if bar.low is None or bar.high is None:
             yield Problem((*base, "op"), "'range' needs low and high")
         elif bar.low >= bar.high:
-            yield Problem((*base, "low"), f"expected less than high, {bar.high:g}, actual {bar.low:g}")
+            yield Problem((*base, "low"), f"expected less than high, {exact(bar.high)}, actual {exact(bar.low)}")
         if bar.value is not None:
             yield Problem((*base, "value"), "'range' uses low and high, not value")
     else:
@@ -252,14 +253,14 @@ def _numbers(base: KeyPath, bar: Bar) -> Iterator[Problem]:
                 yield Problem((*base, key), f"belongs to 'range', '{bar.op}' uses value")
     for key, number in (("value", bar.value), ("low", bar.low), ("high", bar.high), ("warn", bar.warn)):
         if number is not None and number < 0:
-            yield Problem((*base, key), f"no metric can be negative, actual {number:g}")
+            yield Problem((*base, key), f"no metric can be negative, actual {exact(number)}")
     if bar.warn is None:
         return
     if bar.op not in ("ge", "le"):
         yield Problem((*base, "warn"), f"has no meaning with '{bar.op}'")
     elif bar.value is not None and (bar.warn < bar.value if bar.op == "ge" else bar.warn > bar.value):
         side = "at or above" if bar.op == "ge" else "at or below"
-        yield Problem((*base, "warn"), f"expected {side} value, {bar.value:g}, actual {bar.warn:g}")
+        yield Problem((*base, "warn"), f"expected {side} value, {exact(bar.value)}, actual {exact(bar.warn)}")
 
 
 def _level_values(base: KeyPath, bar: Bar) -> Iterator[Problem]:
@@ -271,7 +272,8 @@ def _level_values(base: KeyPath, bar: Bar) -> Iterator[Problem]:
     for (name, before), (next_name, after) in pairwise(bar.levels.items()):
         if not (after > before if bar.op == "ge" else after < before):
             yield Problem(
-                (*base, "levels", next_name), f"expected more demanding than {name}, {before:g}, actual {after:g}"
+                (*base, "levels", next_name),
+                f"expected more demanding than {name}, {exact(before)}, actual {exact(after)}",
             )
 
 

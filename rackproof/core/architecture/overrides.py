@@ -9,6 +9,7 @@ from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture, Override
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 from rackproof.core.grouping import grouped
+from rackproof.core.wording import exact
 
 _BAR_KEYS = ("value", "low", "high", "warn")
 _KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("rel_pct",)}
@@ -72,17 +73,17 @@ def threshold_words(entry: Entry) -> str:
     if isinstance(entry, Outlier):
         return f"{entry.rel_pct:g} % from the median"
     parts = [("efficiency ≥", entry.efficiency_min), ("R² ≥", entry.r2_min)]
-    return ", ".join(f"{name} {value:g}" for name, value in parts if value is not None) or "no negative step"
+    return ", ".join(f"{name} {exact(value)}" for name, value in parts if value is not None) or "no negative step"
 
 
 def bar_words(bar: Bar) -> str:
     """``≥ 460 GB/s (warns below 475)``: the bar as written in the file."""
     unit = "" if bar.unit == "1" else f" {bar.unit}"
     if bar.levels:
-        listed = ", ".join(f"{name} {value:g}" for name, value in bar.levels.items())
+        listed = ", ".join(f"{name} {exact(value)}" for name, value in bar.levels.items())
         return f"{'≥' if bar.op == 'ge' else '≤'} {listed}{unit}"
     if bar.op == "range":
-        return f"{bar.low:g} to {bar.high:g}{unit}"
+        return f"{exact(bar.low)} to {exact(bar.high)}{unit}"
     sign = {"ge": "≥", "le": "≤", "eq": "="}[bar.op]
-    warn = "" if bar.warn is None else f" (warns {'below' if bar.op == 'ge' else 'above'} {bar.warn:g})"
-    return f"{sign} {bar.value:g}{unit}{warn}"
+    warn = "" if bar.warn is None else f" (warns {'below' if bar.op == 'ge' else 'above'} {exact(bar.warn)})"
+    return f"{sign} {exact(bar.value)}{unit}{warn}"

@@ -11,7 +11,7 @@ from rackproof.core.architecture.models import Architecture, Link
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
-from rackproof.core.wording import significant
+from rackproof.core.wording import exact, significant
 
 LOWEST_SHARE = 0.01
 """Share of the ceiling; a lower bar is a mistake in the unit and cannot fail."""
@@ -35,8 +35,8 @@ def carried(link: Link, times: float, unit: str) -> Carried | None:
     if link.each.value is None:
         return None
     value = convert(link.count * link.each.value * times, link.each.unit, unit)
-    parts = [f"{count:g}" for count in (times, link.count) if count != 1]
-    product = " × ".join([*parts, f"{link.each.value:g} {link.each.unit}"])
+    parts = [exact(count) for count in (times, link.count) if count != 1]
+    product = " × ".join([*parts, f"{exact(link.each.value)} {link.each.unit}"])
     result = f"{significant(value, 4)} {unit}"
     return Carried(value, unit, f"{link.title}: {product}" + (f" = {result}" if product != result else ""))
 
@@ -57,7 +57,9 @@ def _line_rate(architecture: Architecture, metric: str) -> Carried | None:
     unit, fabric = METRICS[metric].unit, architecture.fabric
     if metric.startswith("link.") and same_dimension(unit, "Gb/s") and fabric and fabric.line_rate_gbps:
         return Carried(
-            convert(fabric.line_rate_gbps, "Gb/s", unit), unit, f"fabric.line_rate_gbps: {fabric.line_rate_gbps:g} Gb/s"
+            convert(fabric.line_rate_gbps, "Gb/s", unit),
+            unit,
+            f"fabric.line_rate_gbps: {exact(fabric.line_rate_gbps)} Gb/s",
         )
     return None
 
@@ -73,7 +75,7 @@ def plausibility_problems(architecture: Architecture) -> Iterator[Problem]:
         if not fits:
             yield Problem((*path, "unit"), f"expected a bandwidth, actual {link.each.unit}")
         if link.each.value is not None and link.each.value <= 0:
-            yield Problem((*path, "value"), f"expected more than 0, actual {link.each.value:g}")
+            yield Problem((*path, "value"), f"expected more than 0, actual {exact(link.each.value)}")
     for index, criterion in enumerate(architecture.criteria):
         if criterion.metric in METRICS:
             yield from _criterion(architecture, ("criteria", index), criterion)
@@ -140,7 +142,7 @@ def bounds(bar: Bar) -> Iterator[tuple[KeyPath, float]]:
 def _against(base: KeyPath, bar: Bar, limit: Carried) -> Iterator[Problem]:
     for path, number in bounds(bar):
         value = convert(number, bar.unit, limit.unit)
-        shown = f"{number:g} {bar.unit}"
+        shown = f"{exact(number)} {bar.unit}"
         if bar.unit != limit.unit:
             shown += f" = {significant(value, 4)} {limit.unit}"
         if value > limit.value * (1 + _ROUNDING):

@@ -13,6 +13,7 @@ from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
 from rackproof.core.architecture.scale import RATE, READS, Scale, Scaled, ShapedLink, throttles
 from rackproof.core.units import UnitError, convert
+from rackproof.core.wording import exact
 
 EXACT: Final = 0.01
 """Tolerance of a scaled bar against the published bar times its factors, because bars are rounded."""
@@ -113,7 +114,8 @@ def _scaled(base: KeyPath, scale: Scale, entry: Entry, scaled: Scaled) -> Iterat
                 return
             if not isclose(here, expected, rel_tol=EXACT):
                 yield Problem(
-                    (*base, "scaled", key), f"{published:g} times {times:g} is {expected:g} {unit}, the bar is {here:g}"
+                    (*base, "scaled", key),
+                    f"{exact(published)} times {exact(times)} is {exact(expected)} {unit}, the bar is {exact(here)}",
                 )
     if tolerance > scaled.tolerance_pct and scaled.note is None:
         yield Problem((*base, "scaled", "note"), f"the tolerance is {tolerance:g} %: say why it is larger")

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 from rackproof.core.architecture.base import Claims, Figure, Identifier, Model, Sentence
 from rackproof.core.texts import Name
 from rackproof.core.units import same_dimension
+from rackproof.core.wording import exact
 
 
 def _measured_in(unit: str, what: str) -> Callable[[Figure], Figure]:
@@ -21,7 +22,7 @@ def _measured_in(unit: str, what: str) -> Callable[[Figure], Figure]:
         if not same_dimension(figure.unit, unit):
             raise ValueError(f"expected {what}, actual {figure.unit}")
         if figure.value is not None and not figure.value > 0:
-            raise ValueError(f"expected more than 0, or null where it is unpublished, actual {figure.value:g}")
+            raise ValueError(f"expected more than 0, or null where it is unpublished, actual {exact(figure.value)}")
         return figure
 
     return checked

@@ -23,6 +23,7 @@ from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict, amended, template, trusted
+from rackproof.core.wording import exact
 
 BROKEN_SHARE = 100.0
 """A larger multiple of the reference is invalid."""
@@ -162,7 +163,7 @@ class _Case:
     def _broken(self, number: Number, whole: float, sources: Sources) -> NoNumber:
         unit, of = self.metric.unit, self.whole.text if self.whole else ""
         why = f"{amount(number.value, unit)} of {amount(whole, unit)}, {of}"
-        why += f": more than {BROKEN_SHARE:g} times the reference, so one of the two is wrong"
+        why += f": more than {exact(BROKEN_SHARE)} times the reference, so one of the two is wrong"
         return unusable(number, Status.INVALID, why)._replace(**sources)
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:

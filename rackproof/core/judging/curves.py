@@ -30,6 +30,7 @@ from rackproof.core.judging.statistics import ratio_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
+from rackproof.core.wording import exact
 
 LEAST_POINTS = 3
 """Minimum for a line: two points always fit one."""
@@ -107,7 +108,7 @@ class _Judged:
         if value > MOST_EFFICIENCY * (1 + _ROUNDING):
             why = (
                 f"efficiency {number_text(value, MOST_EFFICIENCY)} ({amount(measured, self.unit)} of"
-                f" {amount(linear, self.unit)} at {point}), more than {MOST_EFFICIENCY:g}:"
+                f" {amount(linear, self.unit)} at {point}), more than {exact(MOST_EFFICIENCY)}:"
                 f" the baseline, {baseline} {self.over}, is broken"
             )
             return _invalid(common, why)

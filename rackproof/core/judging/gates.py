@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rackproof.core.architecture import Curve, Gate, Quantity, Reference
 from rackproof.core.judging.bars import number_text
+from rackproof.core.wording import exact
 
 Companions = Mapping[str, tuple[float, ...]]
 
@@ -143,7 +144,7 @@ def _dataset_size(numbers: Mapping[str, float]) -> str | None:
     if dataset >= ram * DATASET_TIMES_RAM * (1 - _ROUNDING):
         return None
     times = number_text(dataset / ram, DATASET_TIMES_RAM)
-    return f"expected a data set of ≥ {DATASET_TIMES_RAM:g} times the clients' memory, actual {times} times"
+    return f"expected a data set of ≥ {exact(DATASET_TIMES_RAM)} times the clients' memory, actual {times} times"
 
 
 def _cold_cache(numbers: Mapping[str, float]) -> str | None:

@@ -26,6 +26,7 @@ from rackproof.core.sizing.values import (
     Unit,
 )
 from rackproof.core.units import UNITS, UnitError, convert, same_dimension
+from rackproof.core.wording import exact
 from rackproof.errors import SizingError
 
 UNKNOWN = ("null", "none", "unknown")
@@ -262,7 +263,7 @@ def _shared_out(inputs: Inputs, chosen: Sequence[Choice]) -> Inputs:
     without_share = shares_given.count(None)
     if taken > 1 + 1e-9:
         raise SizingError(
-            f"the workloads need {taken * nodes:g} nodes, the system has {nodes:g}; "
+            f"the workloads need {exact(taken * nodes)} nodes, the system has {exact(nodes)}; "
             f"reduce their parts, or --set nodes={math.ceil(taken * nodes - 1e-9)}"
         )
     if without_share and taken > 1 - 1e-9:
@@ -274,7 +275,7 @@ def _shared_out(inputs: Inputs, chosen: Sequence[Choice]) -> Inputs:
 
 def _written(value: float, spec: Spec, shown: str) -> str:
     """The value in the unit of the file."""
-    return words.in_unit(value, spec.unit, shown, exact=True) if math.isfinite(value) else f"{value:g}"
+    return words.in_unit(value, spec.unit, shown, exact=True) if math.isfinite(value) else exact(value)
 
 
 def _check(name: str, value: float | None, spec: Spec, shown: str) -> None:
@@ -287,9 +288,9 @@ def _check(name: str, value: float | None, spec: Spec, shown: str) -> None:
     if not value > 0:
         raise SizingError(f"{name}: expected more than 0, actual {_written(value, spec, shown)}")
     if spec.share and value > 1:
-        raise SizingError(f"{name}: expected at most 1 (100 %), actual {value:g}")
+        raise SizingError(f"{name}: expected at most 1 (100 %), actual {exact(value)}")
     if spec.whole and value != int(value):
-        raise SizingError(f"{name}: expected a whole number, actual {value:g}")
+        raise SizingError(f"{name}: expected a whole number, actual {exact(value)}")
 
 
 def _number(text: str) -> float | None:

@@ -10,6 +10,7 @@ from rackproof.core.sizing.planning import smallest
 from rackproof.core.sizing.rack_answers import headroom
 from rackproof.core.sizing.tenancy import mix, served
 from rackproof.core.sizing.view import View, title_of
+from rackproof.core.wording import exact
 
 NEGLIGIBLE = 0.02
 """Minimum share of the first epoch in a job that justifies a faster network."""
@@ -167,7 +168,7 @@ def prefetch(view: View) -> Answer:
         depth = planning.prefetch(view.inputs, tenant, latency)
         if depth is not None:
             batch = tenant.batch_per_gpu
-            of = "" if batch is None else f", {_batches(depth / batch)} of {batch:g}"
+            of = "" if batch is None else f", {_batches(depth / batch)} of {exact(batch)}"
             for_tenant = _whose(view, tenant.name)
             says.append(f"{planning.up(depth)} samples a GPU{for_tenant}{of}, if a sample's reads follow one another.")
         figures |= _keyed(view, tenant.name, samples_per_gpu=depth)

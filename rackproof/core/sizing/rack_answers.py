@@ -7,6 +7,7 @@ from rackproof.core.sizing.answer import Answer, Fact, unanswered
 from rackproof.core.sizing.model import Phase
 from rackproof.core.sizing.planning import NETWORKS, smallest, up
 from rackproof.core.sizing.view import View, title_of
+from rackproof.core.wording import exact
 
 NAMED_NETWORKS = (10, 25, 100)
 """Common line rates; the page has all."""
@@ -183,7 +184,7 @@ def units(view: View) -> Answer:
     other_limits = [f"{name} {words.number(k)}" for name, k in known_limits.items() if name != most]
     says = [
         f"{needed} of: {title}. {most.capitalize()} requires {words.number(known_limits[most])}"
-        f"{' (' + ', '.join(other_limits) + ')' if other_limits else ''}; the rack has {unit.count:g}."
+        f"{' (' + ', '.join(other_limits) + ')' if other_limits else ''}; the rack has {exact(unit.count)}."
     ]
     if measured is not None and unit.read_measured is not None and unit.read is not None:
         says.append(
@@ -194,7 +195,7 @@ def units(view: View) -> Answer:
     feeds = planning.nodes_supported(view.inputs, view.first, by_measured)
     if feeds is not None:
         verb = "feeds" if unit.count == 1 else "feed"
-        says.append(f"The rack's {unit.count:g} {verb} {words.count(feeds, 'node')} at full GPU speed{_by(view)}.")
+        says.append(f"The rack's {exact(unit.count)} {verb} {words.count(feeds, 'node')} at full GPU speed{_by(view)}.")
         says.append(_kind_of_storage(view, needed))
     lacking = view.lacking("unit.read_iops", "unit.capacity")
     if lacking:
@@ -248,6 +249,6 @@ def connections(view: View) -> Answer:
     have = system.connections
     if have is not None:
         verb = "is" if have == 1 else "are"
-        says.append(f"{have:g} {verb} in use, each at {words.percent(needed / have)} of its rate.")
+        says.append(f"{exact(have)} {verb} in use, each at {words.percent(needed / have)} of its rate.")
     figures: dict[str, Fact] = {"needed_per_node": count, "exact": needed, "in_use_per_node": have}
     return Answer("connections", question, tuple(says), figures, ("needed_per_node", "exact"), unknown)

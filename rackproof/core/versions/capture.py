@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.core.machine import Machine
+from rackproof.core.version_numbers import without_epoch
 from rackproof.core.versions.models import Platform, VersionSet
+from rackproof.core.versions.tables import KERNEL_PACKAGES, OPEN_MODULES
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     # component: pattern of its packages, for all repositories; the first match counts
@@ -79,7 +81,7 @@ def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
     release = machine.kernel
     base = release.removesuffix(f".{machine.arch}")
     for name, versions in sorted(captured.packages.items()):
-        if machine.family == "rhel" and re.fullmatch(r"kernel(-core|-modules|-modules-core|-devel|-headers)?", name):
+        if machine.family == "rhel" and (KERNEL_PACKAGES.fullmatch(name) or name == "kernel-headers"):
             own = [version for version in versions if version.endswith(base)]
             if own:
                 locked.setdefault("kernel", {})[name] = own[0]
@@ -157,7 +159,7 @@ def _component(key: str, packages: Mapping[str, str], captured: Captured, base: 
     entry |= {"packages": dict(packages), "version": _version(key, packages, captured)}
     entry.pop("source", None)
     if key == "driver":
-        opened = any(re.search(r"(^nvidia-open|-open(-|$))", package) for package in packages)
+        opened = any(OPEN_MODULES.search(package) for package in packages)
         entry["flavour"] = "open" if opened else "proprietary"
         entry["precompiled"] = "nvidia" not in captured.dkms
         entry["dkms"] = [] if entry["precompiled"] else ["nvidia"]
@@ -177,5 +179,5 @@ def _version(key: str, packages: Mapping[str, str], captured: Captured) -> str:
         return captured.machine.kernel
     pattern = _MAIN.get(key)
     main = next((name for name in packages if pattern and re.fullmatch(pattern, name)), next(iter(packages)))
-    upstream = re.sub(r"^\d+:", "", packages[main])
+    upstream = without_epoch(packages[main])
     return re.split(r"-(?=[^-]*$)|\+|~", upstream)[0] or upstream

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rackproof.core.version_numbers import numbers
+from rackproof.core.version_numbers import numbers, without_epoch
 from rackproof.core.versions import tables
 from rackproof.core.versions.finding import Contradiction, is_rhel
 from rackproof.core.versions.models import Component, Driver, Platform, major
@@ -29,7 +29,7 @@ def package_versions(name: str, platform: Platform) -> Iterator[Contradiction]:
         if component is None:
             continue
         for package, version in component.packages.items():
-            upstream = re.sub(r"^\d+:", "", version)
+            upstream = without_epoch(version)
             if _is_main(key, package) and not re.match(rf"{re.escape(component.version)}(?![0-9.])", upstream):
                 yield Contradiction(
                     f"components.{key}.packages.{package}",
@@ -204,7 +204,7 @@ def driver_packages(name: str, platform: Platform) -> Iterator[Contradiction]:
         return
     source = "NVIDIA driver installation guide; azhpc-images components/install_nvidiagpudriver.sh"
     for package in driver.packages:
-        is_open = bool(re.search(r"(^nvidia-open|-open(-|$)|-open-dkms)", package))
+        is_open = bool(tables.OPEN_MODULES.search(package))
         is_closed = package in ("cuda-drivers", "nvidia-kernel-dkms", "kmod-nvidia-latest-dkms", "nvidia-legacy")
         if (is_open and driver.flavour == "proprietary") or (is_closed and driver.flavour == "open"):
             yield Contradiction(

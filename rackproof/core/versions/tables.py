@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 FABRIC_MANAGER_SOURCE: Final = "azhpc-images components/install_nvidia_fabric_manager.sh (2026-07-29)"
@@ -41,6 +42,11 @@ DOCA_OFED_SOURCE: Final = "NVIDIA DOCA-Host release notes; azhpc-images versions
 NVLSM_SOURCE: Final = "NVIDIA Fabric Manager user guide, NVLSM of fourth generation NVSwitch"
 PINNING: Final = "nvidia-driver-pinning"
 """Prefix of packages that are installed first: they pin the driver branch for the dependencies of the others."""
+OPEN_MODULES: Final = re.compile(r"^nvidia-open|-open(-|$)")
+"""In names of packages with the driver's open modules: ``nvidia-open``, ``nvidia-driver-580-open``,
+``kmod-nvidia-open-dkms``."""
+KERNEL_PACKAGES: Final = re.compile(r"kernel(-(core|modules|modules-core|modules-extra|devel|devel-matched))?")
+"""RHEL keeps several versions of these at once."""
 
 WEKA_OFED_LAST: Final = (24, 4)
 WEKA_SOURCE: Final = "weka/tools install/scripts.d (2026-07-01)"

@@ -46,6 +46,11 @@ def test_an_image_and_another_user() -> None:
     assert "runuser -u probe -- /usr/local/bin/rackproof-container --image tools:1 -- fio" in inside
 
 
+def test_a_container_is_planned_from_an_inventory_without_its_secrets() -> None:
+    node = Node("gpu-01", ("gpu",), {"containers": {"registry_mirrors": ["[redacted]"], "user": "probe"}})
+    assert containers.user_of(node) == "probe"
+
+
 def test_only_reads_are_compared() -> None:
     with pytest.raises(ValueError, match="rw must be read"):
         ContainerProfile(job=JOB.model_copy(update={"rw": "write"}).model_dump())  # type: ignore[arg-type]

@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from rackproof.cli.versions import versions
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.capture import differences_of
+from rackproof.core.versions.capture import differences_of, locked_packages
 from rackproof.core.versions.document import read_versions, require_locked
+from rackproof.core.versions.tables import KERNEL_PACKAGES
 from rackproof.errors import VersionSetError
 from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
 from rackproof.remote.command import CommandResult
@@ -171,6 +172,18 @@ def test_of_two_nodes_that_differ_both_values_are_printed(lock: Any) -> None:
     assert done.exit_code == 1
     assert "nvidia-fabricmanager: 580.95.05-1, most others: 580.126.20-1" in done.stderr
     assert not out.exists()
+
+
+def test_every_package_of_the_running_kernel_is_locked_on_rhel() -> None:
+    """Those of which the node keeps several versions, and the headers."""
+    base, names = "5.14.0-611.5.1.el9_7", ("core", "modules", "modules-core", "modules-extra", "devel", "devel-matched")
+    own = [f"installed kernel-{name} {base}" for name in (*names, "headers")]
+    older = [f"installed kernel-{name} 5.14.0-570.el9" for name in names]
+    ubuntu = dict.fromkeys((f"linux-image-{KERNEL}", f"linux-headers-{KERNEL}"))
+    text = answer(ubuntu, kernel=f"{base}.x86_64").replace("ID=ubuntu", "ID=rocky").replace('"24.04"', '"9.7"')
+    captured = parse_installed_versions(text.replace("installed bash", "\n".join([*own, *older, "installed bash"])))
+    assert locked_packages(captured)["kernel"] == {f"kernel-{name}": base for name in (*names, "headers")}
+    assert {name for name in captured.packages if KERNEL_PACKAGES.fullmatch(name)} == {f"kernel-{n}" for n in names}
 
 
 def test_another_kernel_is_a_difference() -> None:

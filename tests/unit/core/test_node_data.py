@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from rackproof.configure.known_inputs import MODELS
+from rackproof.configure.known_inputs import MODELS, PLAIN, PYINFRAS
+from rackproof.configure.reboot.inputs import OLD_KEY
+from rackproof.configure.settings import NodeSettings
 from rackproof.core.node_data import TESTS, wrong
 
 
@@ -58,6 +60,13 @@ def test_a_wrong_value_is_named_with_its_key(key: str, value: Any) -> None:
 def test_every_mapping_of_the_deploys_is_a_mapping() -> None:
     for key in MODELS:
         assert wrong({key: 5}) == f"{key}: expected a mapping, actual int"
+
+
+def test_every_key_of_the_kit_is_checked_and_no_other() -> None:
+    """``take_over`` is checked by the deploy that reads it, and the former name of ``reboot`` is still read."""
+    own = {*MODELS, *PLAIN, *NodeSettings.model_fields} - {"take_over"} | {OLD_KEY}
+    assert {key for key in TESTS if not key.startswith(PYINFRAS)} == own
+    assert {key for key, (expected, _) in TESTS.items() if expected == "a mapping"} == {*MODELS, OLD_KEY}
 
 
 def test_what_racks_use_is_accepted() -> None:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from rackproof.core import wording
-from rackproof.core.wording import and_more, significant, some
+from rackproof.core.wording import and_more, exact, significant, some
 from tests.unit.sources import nodes_of
 
 
@@ -39,6 +40,23 @@ def test_thousands_are_grouped() -> None:
     assert significant(1048576, group=" ") == "1 050 000"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2_500_000, "2500000"),
+        (1350932.0, "1350932"),
+        (1e15 + 1, "1000000000000001"),
+        (204.5, "204.5"),
+        (0.1 + 0.2, "0.3"),
+        (1e-5, "0.00001"),
+        (1234567.25, "1234567.25"),
+        (None, "no value"),
+    ],
+)
+def test_no_digit_of_a_declared_number_is_lost(value: float | None, text: str) -> None:
+    assert exact(value) == text
+
+
 def test_long_lists_are_cut() -> None:
     assert some([], 5) == ""
     assert some(["a", "b"], 2) == "a, b"
@@ -54,16 +72,33 @@ def rounded(nodes: Iterable[ast.AST]) -> list[int]:
     return [spec.lineno for spec in specs if spec is not None and re.search(r"\.(\d+|\{.+\})[eg]'$", ast.unparse(spec))]
 
 
-def test_numbers_are_rounded_in_one_place() -> None:
+def bare(nodes: Iterable[ast.AST]) -> list[int]:
+    """Lines with a bare ``:g``, which has an exponent from a million on and rounds to six digits. Seconds and percent,
+    which never come near that, may have it: by the text after it, or by the end of the value's name."""
+    lines = []
+    for node in nodes:
+        parts = node.values if isinstance(node, ast.JoinedStr) else []
+        for part, after in zip_longest(parts, parts[1:]):
+            if isinstance(part, ast.FormattedValue) and part.format_spec and ast.unparse(part.format_spec) == "f'g'":
+                unit = after.value if isinstance(after, ast.Constant) else ""
+                if not re.match(r" (s|%)(?!\w)", str(unit)) and not re.search(
+                    r"(_s|_pct)$", ast.unparse(part.value), re.IGNORECASE
+                ):
+                    lines.append(part.lineno)
+    return lines
+
+
+@pytest.mark.parametrize("rule", [rounded, bare])
+def test_numbers_are_rounded_in_one_place(rule: Callable[[Iterable[ast.AST]], list[int]]) -> None:
     """``1.23e+03 MB/s`` is no number for people."""
     package = Path(wording.__file__).parents[1]
     own = {
         f"{path.relative_to(package)}:{line}"
         for path in package.rglob("*.py")
         if path != Path(wording.__file__)
-        for line in rounded(nodes_of(path))
+        for line in rule(nodes_of(path))
     }
-    assert own == set(), "use significant or scaled of rackproof/core/wording.py"
+    assert own == set(), "use significant, exact or scaled of rackproof/core/wording.py"
 
 
 @pytest.mark.parametrize(
@@ -72,3 +107,14 @@ def test_numbers_are_rounded_in_one_place() -> None:
 )
 def test_the_rule_sees_formats_with_digits(source: str, lines: list[int]) -> None:
     assert rounded(ast.walk(ast.parse(source))) == lines
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("f'{x:g}'", [1]), ("f'{x:g} B'", [1]), ("f'{x:g} samples'", [1]), ("f'{x.times:g}{unit}'", [1]),
+        ("f'{x:g} s, {y:g} % of {limit_s:g}, {LEAST_PCT:g} or {x:.3f}'", []),
+    ],
+)  # fmt: skip
+def test_the_rule_sees_numbers_with_an_exponent(source: str, lines: list[int]) -> None:
+    assert bare(ast.walk(ast.parse(source))) == lines

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rackproof import kit
+from rackproof.architectures import load
 from rackproof.bench.step import expected
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import NodeInfo, Scope
@@ -47,6 +49,20 @@ def test_every_claim_has_its_row() -> None:
     assert way.measured.replace("\u00a0", " ") == "12 MB/s on gpu-01"
     assert [(factor.name, factor.times) for factor in way.scaled] == [("drives", 0.001), ("nodes", 0.5)]
     assert (other.status, other.not_checkable, other.ways) == (None, "Nothing looks at it.", ())
+
+
+def test_large_figures_keep_their_digits() -> None:
+    """Of an architecture that publishes 2,500,000 IOPS and one that publishes 1,350,932 B."""
+    folder = kit.folder("architectures")
+    ways = [
+        way
+        for name in ("hpe-apollo6500-weka-scaled", "dell-isilon-f800-dgx1-scaled")
+        for claim in claim_by_claim(load(str(folder / f"{name}.yaml")).model, [])
+        for way in claim.ways
+    ]
+    texts = {way.published for way in ways} | {way.here for way in ways}
+    assert {"≥ 2500000 IOPS", "= 1350932 B, within 1 %"} <= texts
+    assert [text for text in texts if "e+" in text or "e-" in text] == []
 
 
 def test_a_file_that_scales_nothing_has_no_section() -> None:

@@ -24,6 +24,8 @@ BARE = ["boot 1f", "kernel 6.8.0-51-generic", "installed 6.8.0-51-generic"]
         (["replaced "], None, ("replaced since the boot (packages)",)),
         (["installed 6.8.0-60-generic"], "6.8.0-60-*",
          ("kernel 6.8.0-60-generic is installed, 6.8.0-51-generic runs",)),
+        (["installed 6.8.0-10-generic", "installed 6.8.0-9-generic"], "6.8.0-*[09]-generic",
+         ("kernel 6.8.0-10-generic is installed, 6.8.0-51-generic runs",)),  # in the order of a shell's wildcard
         ([], "6.8.0-60-*", ()),  # not there: a reboot would not bring it
     ],
 )  # fmt: skip
