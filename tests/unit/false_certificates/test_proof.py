@@ -21,6 +21,7 @@ from rackproof.cli.proof import prove
 from rackproof.core.evidence import Kind, Record
 from rackproof.core.starvation import OF_CONTROLLER
 from rackproof.core.status import Outcome, Status
+from rackproof.core.wording import exact
 from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.report.document import plain
 from tests.unit.false_certificates.edited import (
@@ -81,7 +82,7 @@ def test_a_number_that_was_edited_is_invalid_with_both_values(tmp_path: Path) ->
     document = plain(json.loads((folder / "certificate.json").read_text()))
     (verdict,) = [v for v in document["verdicts"] if v["id"] == "run.proof"]
     assert verdict["status"] == "INVALID"
-    assert f"recorded 9999 MB/s, its raw output gives {number.body['samples'][0]:g} MB/s" in verdict["message"]
+    assert f"recorded 9999 MB/s, its raw output gives {exact(number.body['samples'][0])} MB/s" in verdict["message"]
     (own,) = [
         v
         for v in document["verdicts"]

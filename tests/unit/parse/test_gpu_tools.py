@@ -95,7 +95,7 @@ test_damaged_figures_are_refused = refuses(
     (edited(PRODUCT, lambda value: value.update(gpus=[])), "gpus is empty"),
     (product(lambda gpu: gpu["samples"].pop()), "has 1 of 2 repetitions"),
     (product(lambda gpu: gpu["samples"][0].update(seconds=0)), "seconds is 0"),
-    (product(lambda gpu: gpu["samples"][0].update(count=1, seconds=1e-6)), "seconds is 1e-06, expected 1 or more"),
+    (product(lambda gpu: gpu["samples"][0].update(count=1, seconds=1e-6)), "seconds is 0.000001, expected 1 or more"),
     (product(lambda gpu: gpu["samples"][0].update(count=0)), "below 1"),
     (product(lambda gpu: gpu["tried"].pop()), "has 7 of 8 shapes"),
     (product(lambda gpu: gpu["tried"][0].pop()), "is not a shape"),

@@ -52,7 +52,7 @@ def test_every_claim_has_its_row() -> None:
 
 
 def test_large_figures_keep_their_digits() -> None:
-    """Of an architecture that publishes 2,500,000 IOPS and one that publishes 1,350,932 B."""
+    """One architecture publishes 2,500,000 IOPS, another 1,350,932 B."""
     folder = kit.folder("architectures")
     ways = [
         way
