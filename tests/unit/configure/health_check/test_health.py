@@ -18,6 +18,7 @@ from rackproof import architectures
 from rackproof.configure.health_check import kit, operations, requirements
 from rackproof.configure.health_check import plan as deploy
 from rackproof.configure.health_check.inputs import HealthInputs
+from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.render import templates
 from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
@@ -304,9 +305,14 @@ def test_a_node_knows_which_ports_the_inventory_means_and_not_how_they_are_set_u
 
 def test_a_node_knows_all_of_the_inventory_that_its_checks_read() -> None:
     root = Path(kit.__file__).parents[3]
-    sources = [*(root / "validators").glob("*.py"), *(root / "rackproof/validation").glob("*.py")]
-    text = "\n".join(path.read_text() for path in (*sources, root / "rackproof/core/rack.py"))
+    checks = [*(root / "validators").glob("*.py"), *(root / "rackproof/validation").glob("*.py")]
+    text = "\n".join(path.read_text() for path in checks)
+    modules = sorted(set(re.findall(r"^from (rackproof\.configure[\w.]+) import", text, re.MULTILINE)))
+    helpers = [path for name in modules if (path := root / f"{name.replace('.', '/')}.py").exists()]
+    text += "\n".join(path.read_text() for path in (*helpers, root / "rackproof/core/rack.py"))
+    key_of = {model.__name__: key for key, model in MODELS.items()}
     read = set(re.findall(r"\.data(?:\.get\(|\[)\"(\w+)\"", text)) | set(re.findall(r'"(fabric_\w+es)"', text))
+    read |= {key_of[name] for name in re.findall(r"\.data(?:\.get\(|\[)(\w+)\.KEY", text)}
     assert read - {"architecture", "nic"} <= set(kit.DATA_KEYS)
     assert {"fabric_addresses", "fabric_second_addresses", "containers"} <= read
 
