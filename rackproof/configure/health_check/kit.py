@@ -9,10 +9,10 @@ import io
 import json
 import shlex
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rackproof import shell
 from rackproof.architectures import SUMS
@@ -32,9 +32,11 @@ NOT_NEEDED = ("pyinfra",)
 """Dependencies that only the controller needs."""
 DATA_KEYS = (
     "fabric_addresses", "fabric_second_addresses", "management_address", "nic_ports", "simulated_gpus", "virtual",
-    "command_timeout_s", "containers",
+    "command_timeout_s", "containers", "scratch_drives", "storage_client",
 )  # fmt: skip
 """Keys of the inventory's data that checks read. The kit copies no other keys to nodes: they may be confidential."""
+PARTS: Final[Mapping[str, Sequence[str]]] = {"containers": ("user", "image"), "storage_client": ("cephfs.fsid",)}
+"""Of these keys, the inputs that checks read; the kit copies no others."""
 STAMP = "installed"
 PROGRAM = "/usr/local/sbin/rackproof-health"
 """The program that Slurm runs."""
@@ -171,7 +173,7 @@ def rack_file(rack: Rack, architecture: str) -> str:
 
 
 def _data(node: Node) -> dict[str, Any]:
-    data = {key: _plain(node, key) for key in DATA_KEYS if key in node.data}
+    data = {key: value for key in DATA_KEYS if key in node.data and (value := _plain(node, key)) != {}}
     try:
         names = names_by_purpose(node.data)
     except ValueError:
@@ -181,12 +183,25 @@ def _data(node: Node) -> dict[str, Any]:
 
 def _plain(node: Node, key: str) -> Any:
     value = node.data[key]
-    if key == "containers" and isinstance(value, dict):
-        value = {name: value[name] for name in ("user", "image") if name in value}
+    if key in PARTS and isinstance(value, Mapping):
+        value = _parts(value, PARTS[key])
     try:
         return json.loads(json.dumps(value))
     except TypeError:
         raise InventoryError(f"{node.name}: {key}: expected plain data, actual {type(value).__name__}") from None
+
+
+def _parts(inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The inputs of these dotted names, in their mappings; absent ones are left out."""
+    parts: dict[str, Any] = {}
+    for name in names:
+        first, _, rest = name.partition(".")
+        if rest and isinstance(inputs.get(first), Mapping):
+            inner = _parts(inputs[first], (rest,))
+            parts |= {first: inner} if inner else {}
+        elif not rest and first in inputs:
+            parts[first] = inputs[first]
+    return parts
 
 
 def check_arguments(inputs: HealthInputs) -> Sequence[str]:

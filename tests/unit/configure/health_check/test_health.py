@@ -312,9 +312,10 @@ def test_a_node_knows_all_of_the_inventory_that_its_checks_read() -> None:
     text += "\n".join(path.read_text() for path in (*helpers, root / "rackproof/core/rack.py"))
     key_of = {model.__name__: key for key, model in MODELS.items()}
     read = set(re.findall(r"\.data(?:\.get\(|\[)\"(\w+)\"", text)) | set(re.findall(r'"(fabric_\w+es)"', text))
-    read |= {key_of[name] for name in re.findall(r"\.data(?:\.get\(|\[)(\w+)\.KEY", text)}
+    by_model = r"\.data(?:\.get\(|\[)(\w+)\.KEY|read_inputs\(node, (\w+)\)"
+    read |= {key_of[one or other] for one, other in re.findall(by_model, text)}
     assert read - {"architecture", "nic"} <= set(kit.DATA_KEYS)
-    assert {"fabric_addresses", "fabric_second_addresses", "containers"} <= read
+    assert {"fabric_addresses", "fabric_second_addresses", "containers", "scratch_drives", "storage_client"} <= read
 
 
 def test_a_node_computes_the_servers_of_the_rack_and_knows_no_more_of_its_containers(tmp_path: Path) -> None:
@@ -337,6 +338,21 @@ def test_a_node_computes_the_servers_of_the_rack_and_knows_no_more_of_its_contai
     assert nfs.addresses(rack) == nfs.addresses(whole)
     assert len(nfs.addresses(rack)) == 2
     assert own_node(rack, "gpu-01").data["containers"] == {"user": "ada"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "known"),
+    [
+        ({"cephfs": {"fsid": "f", "secret": "hunter2"}, "weka": {"token": "hunter2"}}, {"cephfs": {"fsid": "f"}}),
+        ({"cephfs": {"secret": "hunter2"}}, None),
+        ({"cephfs": "hunter2"}, None),
+        ({}, None),
+    ],
+)
+def test_a_node_knows_the_fsid_of_its_cluster_and_no_secret(inputs: Any, known: Any) -> None:
+    text = kit.rack_file(Rack("x", (Node("gpu-01", ("gpu",), {"storage_client": inputs}),)), "architecture.yaml")
+    assert "hunter2" not in text
+    assert json.loads(text)["nodes"]["gpu-01"]["data"].get("storage_client") == known
 
 
 def test_files_of_a_node_and_where_they_apply() -> None:
