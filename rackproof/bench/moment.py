@@ -79,9 +79,9 @@ class CommonStart:
         """Tell the nodes the moment, or why there is none. Returns the reason if no program has one."""
         try:
             fault, why = self._await_ready(nodes, ended, over)
-            moments: dict[str, float] = {}
+            told: dict[str, float] = {}
             if not fault and not why and not self._is_over(over):
-                moments, unread = _moments(self.session, nodes)
+                told, unread = moments(self.session, nodes)
                 why = "; ".join(unread)
         except Exception:
             self._tell(dict.fromkeys(nodes, "not started: an error of the controller"))
@@ -89,7 +89,7 @@ class CommonStart:
         if self._is_over(over):
             return ""
         refused = f"not started: {fault or why}"
-        untold = self._tell({node: refused if fault or why else f"{moments[node]:.3f}" for node in nodes})
+        untold = self._tell({node: refused if fault or why else f"{told[node]:.3f}" for node in nodes})
         return why or ("" if fault else untold)
 
     def _await_ready(
@@ -134,18 +134,18 @@ class CommonStart:
         return self.session.fleet.each(nodes, ask, "the common start", parallel=len(nodes))
 
 
-def _moments(session: Session, nodes: Sequence[str]) -> tuple[dict[str, float], list[str]]:
+def moments(session: Session, nodes: Sequence[str]) -> tuple[dict[str, float], list[str]]:
     """The common moment in seconds since 1970 by each node's clock, and a line for each unread clock."""
     began_s = time.monotonic()
     base_s = time.time() - began_s
     clocks = session.fleet.each(nodes, lambda connection: connection.clock(base_s), "its clock", parallel=len(nodes))
     begin_s = time.time() + max(LEAD_S, BUSY * (time.monotonic() - began_s)) + NODE_S * len(nodes)
-    moments, unread = {}, []
+    own, unread = {}, []
     for node, clock in clocks.items():
         if isinstance(clock, str):
             unread.append(f"{node}: its clock was not read: {clock}")
         elif clock.most_s - clock.least_s > CLOCK_S:
             unread.append(f"{node}: its clock is known to {clock.most_s - clock.least_s:.1f} s only: the node is busy")
         else:
-            moments[node] = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
-    return moments, unread
+            own[node] = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
+    return own, unread

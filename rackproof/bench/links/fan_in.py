@@ -15,10 +15,11 @@ from ipaddress import ip_address, ip_interface
 from typing import NamedTuple
 
 from rackproof.bench.firewall import Firewall
-from rackproof.bench.links.fan_in_reader import TOOL, check_last, client_command, targets_in
+from rackproof.bench.links.fan_in_reader import TOOL, check_last, client_command, targets_in, waiting
 from rackproof.bench.links.figures import ATTEMPTS, TO_STORAGE
 from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import READING_S, START_S, TCP_PORT, End, end_of, iperf3_server
+from rackproof.bench.moment import moments
 from rackproof.bench.port_proof import reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
@@ -188,7 +189,7 @@ class _FanIn:
         return streams
 
     def _once(self, streams: Sequence[Stream]) -> None:
-        """Start all servers, then all clients at once."""
+        """Start all servers, then all clients, which begin at one moment."""
         profile, limit = self.profile, self.profile.tcp_duration_s + MARGIN_S
         with ExitStack() as stack, ThreadPoolExecutor(max_workers=len(streams)) as pool:
             listening = []
@@ -200,9 +201,11 @@ class _FanIn:
                 listening.append((self.session.fleet[node], process, at))
             list(pool.map(lambda one: wait_listening(*one), listening))
 
+            begin, _ = moments(self.session, sorted({stream.client.node for stream in streams}))
+
             def send(stream: Stream) -> CommandResult:
                 node = stream.client.node
-                command = sending(stream, self.fabric, profile)
+                command = waiting(sending(stream, self.fabric, profile), begin.get(node))
                 return self.session.run_on(node, command, limit, user=self.users[node].prefix, hold=True)
 
             self.answers += pool.map(send, streams)

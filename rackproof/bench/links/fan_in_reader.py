@@ -2,7 +2,8 @@
 
 The figure is the sum of what iperf3's servers received, times duration over duration plus lag. The lag is the time
 between the first client's start and the last one's, by the clients' clocks, which the deploy keeps together: with it
-the figure is never more than all bytes over the whole time.
+the figure is never more than all bytes over the whole time. The clients wait for a common moment; where the lag is
+large nevertheless, the figure is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rackproof.bench.storage.proof import check_around, mounts_of
 from rackproof.bench.storage.runs import State, state_of_node
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
+from rackproof.core.metrics import AT_LEAST
 from rackproof.core.wording import significant
 from rackproof.parse import ParseError, Unreliable
 from rackproof.parse.clocks import parse_beginning
@@ -32,19 +34,38 @@ from rackproof.remote.command import CommandResult
 TOOL: Final = "iperf3"
 MOST_LAG: Final = 0.2
 """Largest lag as a share of the duration; with a larger one the clients hardly sent together."""
-_STARTS: Final = "date +%s.%N >&2; exec "
+EVEN: Final = 0.01
+"""Largest lag as a share of the duration with which the figure is no lower bound: it lowers the figure by 1 %."""
+MOST_WAIT_S: Final = 60
+"""A client does not wait longer for the common moment: its clock may be wrong."""
+_STARTS: Final = f"date +%s.%N >&2; exec {TOOL} "
+_WAIT: Final = re.compile(r"now=\$\(date \+%s\.%N\) && sleep .*? \}'\)\"; ")
 _PORTS: Final = re.compile(r"  # from (\S+) to ([^\s/]+)/(\S+)$")
 
 
 def client_command(options: str, port: str, server: str, server_port: str) -> str:
     """Command of iperf3 with these options that prints its start, seconds since the epoch, to stderr. A comment names
     the client's port, and the server with its port."""
-    return f"{_STARTS}{TOOL} {options}  # from {port} to {server}/{server_port}"
+    return f"{_STARTS}{options}  # from {port} to {server}/{server_port}"
+
+
+def waiting(command: str, moment: float | None) -> str:
+    """The command, begun at a moment: seconds since the epoch by the node's clock; at once without or after it."""
+    if moment is None:
+        return command
+    left = f'BEGIN {{ s = at - now; printf "%.3f", (s > 0 && s < {MOST_WAIT_S}) ? s : 0 }}'
+    return f"""now=$(date +%s.%N) && sleep "$(LC_ALL=C awk -v at={moment:.3f} -v "now=$now" '{left}')"; {command}"""
+
+
+def at_once(command: str) -> str:
+    """A command of ``waiting`` without its moment, which differs from run to run."""
+    wait = _WAIT.match(command)
+    return command[wait.end() :] if wait else command
 
 
 def is_client(command: str) -> bool:
     """Whether a command is one of ``client_command``."""
-    return command.startswith(f"{_STARTS}{TOOL} ")
+    return at_once(command).startswith(_STARTS)
 
 
 @dataclass
@@ -101,6 +122,13 @@ def read_fan_in(measurement: Measurement, answers: Sequence[CommandResult], arch
         raise ParseError(TOOL, "its runs had different commands or mounts")
     if len(volleys) > len(results):
         conditions = {**conditions, "unreliable_runs": len(volleys) - len(results)}
+    lag, seconds = (
+        max(result.companions["start_lag_s"] for result in results),
+        float(_option(volleys[0].tests[0], "-t")),
+    )
+    if lag > EVEN * seconds:
+        late = f"the last client began {significant(lag)} s after the first, a run takes {seconds:g} s"
+        conditions = {**conditions, AT_LEAST: f"{late}: raise tcp_duration_s of the profile's links"}
     return Reading(
         tuple(result.values[TO_STORAGE] for result in results),
         tuple({id(answer): answer for volley in volleys for answer in volley.answers}.values()),
@@ -160,7 +188,7 @@ def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architectu
         by_node.setdefault(server, set()).add(port)
     conditions = {
         "clients": len(clients),
-        "command": volley.tests[0].command,
+        "command": at_once(volley.tests[0].command),
         "mount": mounts_text(storage, [state for _, _, state in states]),
         "ports_per_storage_node": max(map(len, by_node.values())),
         "storage_ports": sum(map(len, by_node.values())),

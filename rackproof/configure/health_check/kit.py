@@ -36,7 +36,7 @@ DATA_KEYS = (
 )  # fmt: skip
 """Keys of the inventory's data that checks read. The kit copies no other keys to nodes: they may be confidential."""
 PARTS: Final[Mapping[str, Sequence[str]]] = {"containers": ("user", "image"), "storage_client": ("cephfs.fsid",)}
-"""Of these keys, the inputs that checks read; the kit copies no others."""
+"""Inputs of these keys that checks read; the kit copies no others."""
 STAMP = "installed"
 PROGRAM = "/usr/local/sbin/rackproof-health"
 """The program that Slurm runs."""

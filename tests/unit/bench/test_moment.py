@@ -162,7 +162,7 @@ def test_a_fault_of_the_controller_ends_the_programs(tmp_path: Path, monkeypatch
         raise RuntimeError("a bug")
 
     nodes = Nodes()
-    monkeypatch.setattr(moment, "_moments", broken)
+    monkeypatch.setattr(moment, "moments", broken)
     with nodes.start(tmp_path) as start, pytest.raises(RuntimeError, match="a bug"):
         start.run(COMMANDS, 10)
     assert set(nodes.told.values()) == {"not started: an error of the controller"}

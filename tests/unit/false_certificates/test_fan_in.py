@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +11,25 @@ import pytest
 
 from rackproof.architectures import load
 from rackproof.bench.links import fan_in
+from rackproof.bench.links.fan_in_reader import MOST_WAIT_S, at_once, is_client, waiting
+from rackproof.bench.links.figures import TO_STORAGE
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.metrics import AT_LEAST
 from rackproof.core.rack import Node, Rack
+from rackproof.core.status import Status
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, reply
+from tests.unit.judging import bar, criterion, judged, verdicts
+from tests.unit.shell import sh
 from tests.unit.storage_nodes import StorageNodes
 
 ARCHITECTURE = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+DOCUMENT = ARCHITECTURE.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"curves": [], "outliers": []}
 BENCH = Bench(ARCHITECTURE, lab_rack())
 ADDRESSES = {"10.77.0.11": "storage-01", "10.77.0.21": "gpu-01", "10.77.0.22": "gpu-02"}
 RATE = 8 * 30_000_000 / 1e9
@@ -35,11 +43,13 @@ class Nodes:
         self.fabric, self.storage = FabricNodes(dict(ADDRESSES)), StorageNodes(architecture)
         self.starts: dict[str, list[float]] = {}
         self.asked: list[str] = []
+        self.waits: list[str] = []
 
     def answer(self, node: str, command: str) -> CommandResult | None:
-        if not command.startswith("date +%s.%N >&2; exec iperf3 "):
+        if not is_client(command):
             return self.fabric.answer(node, command) or self.storage.answer(node, command)
-        self.asked.append(command)
+        self.waits.append(command.removesuffix(at_once(command)))
+        self.asked.append(at_once(command))
         made = self.fabric.answer(node, command.partition("exec ")[2].partition("  # ")[0])
         assert made is not None
         later = self.starts[node].pop(0) if self.starts.get(node) else 0.0
@@ -67,6 +77,9 @@ def test_all_clients_send_to_the_address_of_their_mount_at_once(tmp_path: Path, 
         "iperf3 -c 10.77.0.11 -B 10.77.0.21 -p 15201",
         "iperf3 -c 10.77.0.11 -B 10.77.0.22 -p 15202",
     ]
+    assert nodes.waits[0] == nodes.waits[1] != "", "one moment for all clients of a run"
+    assert nodes.waits[0] != nodes.waits[2]
+    assert AT_LEAST not in taken.conditions
     assert BENCH.faults(tmp_path) == {}
     (step,) = BENCH.steps(f"links/to-storage/{storage}")
     server, client = step.commands
@@ -81,7 +94,30 @@ def test_a_later_start_lowers_the_figure_and_a_much_later_one_is_measured_again(
     assert taken.samples == pytest.approx([2 * RATE * 5 / 5.5, 2 * RATE])
     assert taken.companions["start_lag_s"] == pytest.approx((0.5, 0.0))
     assert taken.conditions["unreliable_runs"] == 1
+    assert taken.conditions[AT_LEAST] == (
+        "the last client began 0.5 s after the first, a run takes 5 s: raise tcp_duration_s of the profile's links"
+    )
     assert BENCH.faults(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("lag", "status"), [(0.5, Status.INVALID), (0.0, Status.FAIL)])
+def test_a_lower_bound_blames_no_port(tmp_path: Path, lag: float, status: Status) -> None:
+    nodes = Nodes()
+    nodes.starts["gpu-02"] = [lag, lag]
+    taken = measured(tmp_path, nodes)
+    for value, expected in ((2.02 * RATE, status), (1.8 * RATE, Status.PASS)):
+        entry = criterion(
+            metric=TO_STORAGE, where={"storage": "nfs-tcp"}, scope="rack", bar=bar("ge", value, "Gb/s")
+        ) | {"members": "gpu"}
+        made = Architecture.model_validate(DOCUMENT | {"criteria": [entry]})
+        assert verdicts(judged(made, taken))["rack"].status is expected
+
+
+@pytest.mark.parametrize(("from_now_s", "waits_s"), [(0.3, 0.3), (-5.0, 0.0), (2.0 * MOST_WAIT_S, 0.0)])
+def test_a_client_waits_for_the_moment_and_not_for_a_wrong_clock(from_now_s: float, waits_s: float) -> None:
+    slept = sh("sleep() { echo $1; }; " + waiting("echo begun", time.time() + from_now_s)).stdout.split()
+    assert slept[1] == "begun"
+    assert max(0.0, waits_s - 0.25) <= float(slept[0]) <= waits_s
 
 
 def test_clients_that_never_send_together_give_no_number(tmp_path: Path) -> None:
