@@ -90,10 +90,21 @@ def container_toolkit() -> None:
     gpu_operations.runtimes(name="Runtimes", wanted=runtimes.with_runtime(declared, handing_out, own), owned=own)
 
 
+@deploy("Containers needed")
+def containers_needed() -> None:
+    """For this file alone: refuse a node without the mounts and the GPU driver that containers get."""
+    site = here()
+    if plan.applies(site) and (paths := plan.mountpoints(site)):
+        operations.mounts_needed(name="Shared storage", paths=paths)
+    if plan.hands_out_gpus(site):
+        operations.programs_needed(name="GPU driver", names=("nvidia-smi",), by="deploys/gpu.py")
+
+
 if alone(__name__, plan.why_nothing):
     preflight()
     base()
     repositories()
+    containers_needed()
     containers()
     container_toolkit()
     reboot()

@@ -33,9 +33,16 @@ def health_check() -> None:
     operations.files(name="Files", entries=plan.files(site, inputs, architecture))
 
 
+@deploy("Health check needed")
+def health_check_needed() -> None:
+    """For this file alone: refuse a node without the daemon that calls the health check."""
+    operations.programs_needed(name="Slurm", names=("slurmd",), by="deploys/slurm.py")
+
+
 if alone(__name__, plan.why_nothing):
     preflight()
     base()
     repositories()
+    health_check_needed()
     health_check()
     reboot()

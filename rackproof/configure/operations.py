@@ -198,6 +198,44 @@ def addressed(wanted: Sequence[network_plans.Port]) -> None:
 
 
 @operation()
+def mounts_needed(paths: Sequence[str]) -> None:
+    """Refuse a node on which nothing is mounted at a path: folders made there would be on its own drive. Changes
+    nothing.
+
+    + paths: mount points of storage clients
+
+    **Example:**
+
+    .. code:: python
+
+        operations.mounts_needed(name="Shared storage", paths=["/mnt/shared"])
+    """
+    table = ask(facts.MountTable, "the mount table")
+    if missing := [path for path in paths if path not in table.mounted]:
+        raise Refused(f"not mounted: {', '.join(missing)}: run deploys/storage_client.py first")
+    host.noop(f"{len(paths)} mounts are there")
+
+
+@operation()
+def programs_needed(names: Sequence[str], by: str) -> None:
+    """Refuse a node that lacks a program which another deploy installs. Changes nothing.
+
+    + names: programs that should be on PATH
+    + by: the deploy file that installs them
+
+    **Example:**
+
+    .. code:: python
+
+        operations.programs_needed(name="GPU driver", names=["nvidia-smi"], by="deploys/gpu.py")
+    """
+    present = ask(facts.Programs, "the programs on PATH", programs=names, family="debian")
+    if missing := [name for name in names if name not in present]:
+        raise Refused(f"not installed: {', '.join(missing)}: run {by} first")
+    host.noop(f"{', '.join(names)}: installed")
+
+
+@operation()
 def filesystem(drive: drive_plans.Drive) -> Commands:
     """Make a file system on a blank drive. A drive that holds anything else is refused.
 

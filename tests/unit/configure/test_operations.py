@@ -25,6 +25,8 @@ from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/nvme0n1", "rp-local")
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
+LINK = Link("fabric0", "52:54:77:20:00:0b", 9000, True, (PORT.address,))
+MOUNT = Mount("storage-01:/a", "/mnt/a", "nfs4", ())
 CEPH_PLAN = site("storage-01").ceph_plan()
 
 EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
@@ -38,6 +40,9 @@ EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
     (operations.mounted, {"wanted": site().client_mounts()}, [facts.MountTable]),
     (operations.ceph_cluster, {"plan": CEPH_PLAN}, [facts.CephState]),
     (operations.programs, {"names": ["fio"]}, [facts.Programs]),
+    (operations.programs_needed, {"names": ["slurmd"], "by": "deploys/slurm.py"}, [facts.Programs]),
+    (operations.mounts_needed, {"paths": ["/mnt/a"]}, [facts.MountTable]),
+    (operations.addressed, {"wanted": [PORT]}, [facts.Links]),
     (rack_operations.ssh_trust, {"names": {}, "mpi_nodes": []}, [facts.FileStates]),
 ]
 
@@ -73,7 +78,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
     (
         nic_operations.rail_ports,
         {"wanted": [PORT]},
-        {facts.Links: (Link("fabric0", "52:54:77:20:00:0b", 9000, True, (PORT.address,)),)},
+        {facts.Links: (LINK,)},
     ),
     (
         operations.filesystem,
@@ -83,6 +88,13 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
     (operations.mounted, {"wanted": ()}, {facts.MountTable: Table()}),
     (operations.time_followed, {}, {facts.Synchronised: True}),
     (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
+    (operations.programs_needed, {"names": ["fio"], "by": "x"}, {facts.Programs: frozenset({"fio"})}),
+    (operations.mounts_needed, {"paths": ["/mnt/a"]}, {facts.MountTable: Table({"/mnt/a": MOUNT})}),
+    (
+        operations.addressed,
+        {"wanted": [PORT]},
+        {facts.Links: (Link("fabric0", PORT.mac, 9000, True, (PORT.address,)),)},
+    ),
 ]
 
 
@@ -96,6 +108,32 @@ def test_a_converged_node_is_asked_once_and_sent_nothing(
     assert run(operation, host, **arguments) == []
     assert len(host.asked) == 1
     assert len(host.noops) == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "answers", "refusal"),
+    [
+        (
+            operations.programs_needed, {"names": ["slurmd", "a"], "by": "deploys/slurm.py"},
+            {facts.Programs: frozenset({"a"})}, "not installed: slurmd: run deploys/slurm.py first",
+        ),
+        (
+            operations.mounts_needed, {"paths": ["/mnt/a", "/mnt/b"]},
+            {facts.MountTable: Table({"/mnt/a": MOUNT})}, "not mounted: /mnt/b: run deploys/storage_client.py first",
+        ),
+        (
+            operations.addressed, {"wanted": [PORT]}, {facts.Links: ()},
+            "the fabric's addresses are missing (fabric0 10.77.0.21/24): run deploys/fabric.py first",
+        ),
+    ],
+)  # fmt: skip
+def test_a_node_without_what_another_deploy_sets_up_is_refused_with_its_name(
+    operation: Any, arguments: dict[str, Any], answers: dict[type, Any], refusal: str
+) -> None:
+    host = StubHost(answers)
+    (command,) = run(operation, host, **arguments)
+    assert command.endswith("exit 1")
+    assert any(refusal in line for line in host.logged)
 
 
 @pytest.mark.parametrize(("chronyc", "ends"), [("exit 0", 0), ("exit 1", 1)])

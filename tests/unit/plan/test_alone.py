@@ -27,7 +27,7 @@ INVENTORIES = (
 DEPLOYS = sorted(path.stem for path in (ROOT / "deploys").glob("[a-z]*.py"))
 ACTIONS = {"rollback", "unmount"}
 """Not part of a rack's deploy."""
-ALONE = ("Fabric needed | ", "Versions: the rest | ")
+ALONE = ("Fabric needed | ", "Containers needed | ", "Health check needed | ", "Versions: the rest | ")
 """Operations that a rack's deploy need not have: it sets up the fabric, and other deploys install the set's stages."""
 
 AROUND = "Fabric | "
@@ -79,8 +79,9 @@ def test_alone_means_what_a_racks_deploy_does_in_its_order(deploy: str) -> None:
 
 @pytest.mark.parametrize("deploy", sorted({*DEPLOYS} - ACTIONS - {"cluster", "preflight", "reboot", "base"}))
 def test_what_a_file_brings_is_not_all_that_it_does(deploy: str) -> None:
-    brought = ("Preflight | ", "Base | ", "Versions: freeze", "Versions: kernel", "Driver", "Fabric needed", "Reboot")
-    own = brought[:-3] if deploy in ("driver_swap", "versions") else brought
+    brought = ("Preflight | ", "Base | ", "Versions: freeze", "Versions: kernel", "Driver", "Fabric needed",
+               "Containers needed", "Health check needed", "Reboot")  # fmt: skip
+    own = brought[:4] if deploy in ("driver_swap", "versions") else brought
     for operations, lines, _ in nodes(deploy):
         assert not operations or [name for name in operations if not name.startswith(own)], lines
 
