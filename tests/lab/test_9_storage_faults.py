@@ -61,7 +61,7 @@ BUSY_S = 240
 TRIALS = (
     Trial(
         "direct-ignored", "local", random_reads(10), BUSY_S,
-        "local.randread", r"gpu-01: INVALID: .*\d+ % of \S+ MB that it read came from the client's memory",
+        "local.randread", r"gpu-01: INVALID: .*\d+ % of \S+ [MG]B that it read came from the client's memory",
         healthy="gpu-02",
     ),
     Trial(
