@@ -201,6 +201,7 @@ class _FanIn:
                 listening.append((self.session.fleet[node], process, at))
             list(pool.map(lambda one: wait_listening(*one), listening))
 
+            # A client whose clock is not read begins at once; its own report of the start tells the lag.
             begin, _ = moments(self.session, sorted({stream.client.node for stream in streams}))
 
             def send(stream: Stream) -> CommandResult:

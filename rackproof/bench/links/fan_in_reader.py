@@ -122,10 +122,8 @@ def read_fan_in(measurement: Measurement, answers: Sequence[CommandResult], arch
         raise ParseError(TOOL, "its runs had different commands or mounts")
     if len(volleys) > len(results):
         conditions = {**conditions, "unreliable_runs": len(volleys) - len(results)}
-    lag, seconds = (
-        max(result.companions["start_lag_s"] for result in results),
-        float(_option(volleys[0].tests[0], "-t")),
-    )
+    lag = max(result.companions["start_lag_s"] for result in results)
+    seconds = float(_option(volleys[0].tests[0], "-t"))
     if lag > EVEN * seconds:
         late = f"the last client began {significant(lag)} s after the first, a run takes {seconds:g} s"
         conditions = {**conditions, AT_LEAST: f"{late}: raise tcp_duration_s of the profile's links"}

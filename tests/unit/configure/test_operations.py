@@ -90,11 +90,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
     (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
     (operations.programs_needed, {"names": ["fio"], "by": "x"}, {facts.Programs: frozenset({"fio"})}),
     (operations.mounts_needed, {"paths": ["/mnt/a"]}, {facts.MountTable: Table({"/mnt/a": MOUNT})}),
-    (
-        operations.addressed,
-        {"wanted": [PORT]},
-        {facts.Links: (Link("fabric0", PORT.mac, 9000, True, (PORT.address,)),)},
-    ),
+    (operations.addressed, {"wanted": [PORT]}, {facts.Links: (LINK,)}),
 ]
 
 
