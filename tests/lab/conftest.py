@@ -8,6 +8,7 @@ present sources, and its own copies are removed at the end.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -176,3 +177,32 @@ def command() -> Command:
         )
 
     return run
+
+
+STEP_S = 7200
+"""Time limit of one command on a busy host; the first deploy of a rack is the longest."""
+CHOICE = 'architecture = "virtual-rack"\n'
+"""In the inventories' common data."""
+
+
+@pytest.fixture
+def own_rack(tmp_path: Path) -> Iterator[Command]:
+    """The kit's commands in a folder with inventories and a rack of its own."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "rackproof", *arguments], cwd=tmp_path, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=STEP_S, check=False,
+        )  # fmt: skip
+
+    shutil.copytree(ROOT / "inventories", tmp_path / "inventories")
+    yield run
+    run("lab", "down", "--now")
+
+
+def choose(folder: Path, architecture: str) -> None:
+    """Name the architecture in the inventory of a folder."""
+    common = folder / "inventories" / "group_data" / "all.py"
+    text = common.read_text()
+    assert CHOICE in text
+    common.write_text(text.replace(CHOICE, f"architecture = {architecture!r}\n"))

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rackproof.report.document import plain
-from tests.lab.conftest import INVENTORY, ROOT
+from tests.lab.conftest import INVENTORY, ROOT, Command, choose
 
 pytestmark = pytest.mark.long
 
-STEP_S = 7200
-"""Time limit of one command on a busy host; the first deploy of a rack is the longest."""
 TWO_VERSIONS = r"client/server version mismatch|mpirun \(Open MPI\) 4\.\S+ on gpu-02, expected"
-CHOICE = 'architecture = "virtual-rack"\n'
-"""In the inventories' common data."""
-
-
-@pytest.fixture
-def rackproof(tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """The kit's commands in a folder with inventories and a rack of its own."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "rackproof", *arguments], cwd=tmp_path, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=STEP_S, check=False,
-        )  # fmt: skip
-
-    shutil.copytree(ROOT / "inventories", tmp_path / "inventories")
-    yield run
-    run("lab", "down", "--now")
 
 
 @pytest.mark.parametrize(
@@ -51,22 +28,19 @@ def test_a_rack_of_other_releases_is_deployed_once_and_certified(
     releases: tuple[str, ...],
     architecture: str,
     tmp_path: Path,
-    rackproof: Callable[..., subprocess.CompletedProcess[str]],
+    own_rack: Command,
 ) -> None:
-    common = tmp_path / "inventories" / "group_data" / "all.py"
-    text = common.read_text()
-    assert CHOICE in text
-    common.write_text(text.replace(CHOICE, f"architecture = {architecture!r}\n"))
+    choose(tmp_path, architecture)
 
-    started = rackproof("lab", "up", *releases)
+    started = own_rack("lab", "up", *releases)
     assert started.returncode == 0, started.stderr
     for expected in ("changed", "no changes"):
-        deployed = rackproof("deploy", INVENTORY)
+        deployed = own_rack("deploy", INVENTORY)
         assert deployed.returncode == 0, deployed.stdout[-4000:]
         assert expected in deployed.stdout
     assert " changed " not in deployed.stdout
 
-    certified = rackproof("certify", INVENTORY, "--no-deploy", "--output", "reports/certified")
+    certified = own_rack("certify", INVENTORY, "--no-deploy", "--output", "reports/certified")
     (document,) = (tmp_path / "reports" / "certified").glob("*/certificate.json")
     certificate = plain(json.loads(document.read_text()))
     failed = [v for v in certificate["verdicts"] if v["required"] and v["status"] == "FAIL"]
