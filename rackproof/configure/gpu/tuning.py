@@ -1,4 +1,4 @@
-"""What GPUs forget when their driver is unloaded: limits, clocks, MIG. Pure.
+"""Settings that GPUs lose when their driver is unloaded: limits, clocks, MIG. Pure.
 
 One script sets all of it, at boot and in a deploy (``rackproof-gpu.service``); the driver's report is compared with
 it afterwards. Only ECC and, on Ampere, MIG's mode outlive a reboot, and both need a reset to come into force.
