@@ -49,7 +49,7 @@ JOB = "overhead"
 
 
 def program(home: Path, name: str, *words: str, start: Path | None = None) -> dict[str, Any]:
-    """What a program in ``home`` prints; with ``start`` it is told to begin when it is ready."""
+    """Answer of a program in ``home``; with ``start`` it is told to begin when it is ready."""
     command = [sys.executable, "-I", home / name, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         if start is not None:

@@ -1,4 +1,5 @@
-"""``python -m tests.shellcheck``: shellcheck over shell files of the checkout, templates of programs, and commands.
+"""``python -m tests.shellcheck``: shellcheck over shell files of the checkout, templates of programs, commands, and
+the virtual rack's faults and programs.
 
 Templates are rendered first, with each of their sample values.
 """
@@ -22,6 +23,8 @@ from rackproof.configure.node.cmdline import WantedArguments
 from rackproof.configure.render import Templates
 from rackproof.configure.rollback.restore import kept_command
 from rackproof.configure.trust import identity_command
+from rackproof.lab.faults import live_faults, script_of
+from rackproof.lab.recipe import read_recipe, releases
 from rackproof.parse import (
     accounts,
     block,
@@ -85,6 +88,8 @@ COMMANDS = {
 }
 """Long commands of modules. Recordings and files on nodes hold their words: in a file they would read differently."""
 _ACCEPTED = "SC2034,SC2284,SC3045"  # the counter of a loop; ``echo ==``; ``ulimit -l``, which dash knows
+_OF_FAULTS = "SC2012,SC2100"  # ``ls`` of names without blanks; ``fault=client-throttled`` is no subtraction
+_OF_IMAGE = "SC2013,SC2046,SC2086,SC2116,SC2254"  # words of a kernel command line
 _SHELL = re.compile(r"#!.*\b(sh|bash)$")
 
 
@@ -115,10 +120,22 @@ def rendered(folder: Path) -> Iterator[Path]:
             yield target
 
 
-def commands(folder: Path) -> Iterator[Path]:
+def scripts() -> Iterator[tuple[str, str, str]]:
+    """Name, codes that are accepted, and text of shell that is in no file of its own."""
     for name, text in COMMANDS.items():
-        target = folder / f"{name}.command.sh"
-        target.write_text(f"# shellcheck shell=sh disable={_ACCEPTED}\n{text}\n", encoding="utf-8")
+        yield f"{name}.command", _ACCEPTED, text
+    for fault in live_faults().values():
+        for state in ("on", "off"):
+            yield f"{fault.name}.{state}", _OF_FAULTS, script_of(fault, state)
+    for path, text in read_recipe(releases()[0])[0]["files"].items():
+        if text.startswith("#!"):
+            yield Path(path).name, _OF_IMAGE, text.partition("\n")[2]
+
+
+def commands(folder: Path) -> Iterator[Path]:
+    for name, accepted, text in scripts():
+        target = folder / f"{name}.sh"
+        target.write_text(f"# shellcheck shell=sh disable={accepted}\n{text}\n", encoding="utf-8")
         yield target
 
 

@@ -19,7 +19,7 @@ from rackproof.parse.text import text_from
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """What a device carries, itself or for devices on top of it."""
+    """Load of a network device: its own, and that of devices on top of it."""
 
     sessions: frozenset[str] = frozenset()
     """Peers of ssh sessions."""
@@ -117,5 +117,5 @@ def needs(touched: Touched, carriers: Mapping[str, Carrier], declared: Collectio
 
 
 def of_driver(driver: str, carriers: Mapping[str, Carrier]) -> Touched:
-    """What a restart of a driver takes down."""
+    """Devices that a restart of a driver takes down."""
     return Touched(down=frozenset(name for name, carrier in carriers.items() if carrier.driver == driver))

@@ -110,7 +110,7 @@ def is_blank(state: DriveState) -> bool:
 
 
 def describe(state: DriveState) -> str:
-    """What is on a drive, in words."""
+    """Content of a drive, in words."""
     contents = [f"{state.type} '{state.label}'" if state.type else ""]
     contents += [f"signature {name}" for name in state.signatures if name != state.type]
     contents += [f"holds {name}" for name in state.holders]

@@ -115,7 +115,7 @@ KernelValues = answer("KernelValues", kernel.values_command, kernel.parse_values
 """Values of the running kernel by path."""
 
 Carriers = answer("Carriers", carriers.command, carriers.parse, timely=True)
-"""What network devices carry: ssh sessions, default routes, addresses."""
+"""Load of network devices: ssh sessions, default routes, addresses."""
 
 Links = answer("Links", network.links_command, network.parse_links)
 """Network interfaces."""

@@ -66,6 +66,8 @@ class RemoteFile:
     """Only the lines between the markers belong to the kit."""
     secret: bool = False
     """Never shown, not even as a difference."""
+    sysctl: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Keys of the kernel that the content sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What each domain downloads, for ``rackproof mirror list``.
+"""Downloads of each domain, for ``rackproof mirror list``.
 
 Every domain that installs something has a function here, which calls the planning functions of its deploy. A test
 compares the list with every installation of the golden plans. Downloads that depend on unknown hardware are listed as

@@ -117,7 +117,7 @@ _reports: WeakKeyDictionary[State, dict[tuple[str, str | None], Report]] = WeakK
 
 
 def report_of(state: State, node: str, op_hash: str) -> Report:
-    """What an operation of the kit has recorded in its last pass; empty for an operation of pyinfra's."""
+    """Records of an operation of the kit in its last pass; empty for an operation of pyinfra's."""
     return _reports.get(state, {}).get((node, op_hash)) or Report()
 
 

@@ -35,7 +35,7 @@ from rackproof.errors import Refused
 _declared: WeakKeyDictionary[State, defaultdict[str, Declared]] = WeakKeyDictionary()
 """Declarations of a run while it is planned, by node: a contradiction ends it before anything is touched."""
 CARRIED = "sessions, routes and addresses of the network devices"
-"""What ``facts.Carriers`` reads."""
+"""Name of ``facts.Carriers`` in messages."""
 
 
 @operation()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.mounts import DesiredMount
@@ -11,10 +11,11 @@ from rackproof.configure.render import templates
 
 def rendered(
     path: str, *, template: str | None = None, mode: str = "644", restart: tuple[str, ...] = (),
-    reload: tuple[str, ...] = (), **values: object,
+    reload: tuple[str, ...] = (), sysctl: Mapping[str, str] | None = None, **values: object,
 ) -> RemoteFile:  # fmt: skip
     """A file from a template with its values; the template is at the path of ``template``, by default at its own."""
-    return RemoteFile(path, templates.text(template or path, **values), mode=mode, restart=restart, reload=reload)
+    content = templates.text(template or path, sysctl=sysctl, **values)
+    return RemoteFile(path, content, mode=mode, restart=restart, reload=reload, sysctl=sysctl or {})
 
 
 def drive_unit(mount: DesiredMount, description: str) -> RemoteFile:

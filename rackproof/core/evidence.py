@@ -44,7 +44,7 @@ class Frozen(BaseModel):
 
 
 class Scope(StrEnum):
-    """What a measurement or a criterion is about."""
+    """Kind of subject of a measurement or a criterion."""
 
     GPU = "gpu"
     NIC = "nic"
@@ -234,7 +234,7 @@ class CheckResult(Frozen):
     protects: str
     """One sentence: what breaks in production when the check fails."""
     hint: str
-    """What to do when it fails."""
+    """Action when it fails."""
     message: str = ""
     """``expected … actual …`` when failed; the reason when unmeasured."""
     reads: str = ""
@@ -245,7 +245,7 @@ class CheckResult(Frozen):
     raw: tuple[str, ...] = ()
     """sha256 names of the outputs read."""
     beside: str = ""
-    """What programs printed before their answers, which the check did not read; empty where nothing."""
+    """Output of programs before their answers, which the check did not read; empty without any."""
     blames: str = ""
     """Server that may have caused a failure: ``storage-01 (10.77.0.11)``, or its address."""
 
@@ -300,7 +300,7 @@ class Measurement(Frozen):
 
     @property
     def quantity(self) -> Quantity:
-        """What it is a measurement of; a repetition has the same."""
+        """The measured quantity; a repetition has the same."""
         return _quantity(self.metric, self.scope, self.members, self.labels)
 
 

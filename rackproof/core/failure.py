@@ -40,7 +40,7 @@ NEEDS_ROOT: Final = re.compile(
     r"(?i)may not be used by non-root|must be (?:run as )?(?:root|superuser)|unless you are root|are you root"
     r"|only root (?:can|may)|requires? (?:root|superuser)|^Password: ?"
 )
-"""What programs print to users other than root; the last is ``su``."""
+"""Messages of programs to users other than root; the last is of ``su``."""
 DENIED: Final = re.compile(r"(?i)permission denied|operation not permitted")
 _CAUSES: Final = (
     (re.compile(r"Cannot talk to daemon"), "chronyd does not run"),
@@ -88,7 +88,7 @@ def failure(tool: str, status: int, *outputs: str) -> str:
 
 
 def cause_of(words: str) -> str:
-    """What the words of a program mean; empty where they speak for themselves."""
+    """Cause behind a program's message; empty where the message names it."""
     return next((cause for pattern, cause in _CAUSES if pattern.search(words)), "")
 
 

@@ -67,7 +67,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class Beliefs:
-    """What the answers say about one more fault, beside those that explain some failed jobs."""
+    """Evidence of the answers for one more fault, beside those that explain some failed jobs."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -79,9 +79,9 @@ class LoadState:
     counters: Mapping[str, Counters] = field(default_factory=dict)
     """Error counters by subject (``ports``, ``pcie`` …) and name, ``mlx5_0/1 link_downed``."""
     states: Mapping[str, States] = field(default_factory=dict)
-    """What a step must not change, by subject and name: ``md0 state``, ``00000000:19:00.0 fabric state``."""
+    """States that a step must not change, by subject and name: ``md0 state``, ``00000000:19:00.0 fabric state``."""
     complaints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What devices report of themselves, by subject."""
+    """Faults that devices report of themselves, by subject."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Why a subject could not be read."""
     in_use: tuple[str, ...] = ()

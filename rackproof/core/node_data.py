@@ -105,7 +105,7 @@ TESTS: Final[Mapping[str, Test]] = {
 
 
 def wrong_name(node: object, groups: Iterable[object] = ()) -> str | None:
-    """What is wrong with the name of a node or of one of its groups; None where nothing is."""
+    """Problem with the name of a node or of one of its groups; None without one."""
     for name in (node, *groups):
         if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name.split("/"):
             return f"{str(name)[:60]!r} is no name of a node or group"

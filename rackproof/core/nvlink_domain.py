@@ -66,7 +66,7 @@ Votes = dict[frozenset[Domain], list[str]]
 def _votes(
     declared: Mapping[str, str | None], reported: Mapping[str, frozenset[Domain] | None]
 ) -> dict[str | None, Votes]:
-    """What the nodes of every declared domain report; those whose GPUs are in none or several have no vote."""
+    """Reports of the nodes of every declared domain; those whose GPUs are in none or several have no vote."""
     votes: dict[str | None, Votes] = {}
     for name, group in declared.items():
         own = reported.get(name)

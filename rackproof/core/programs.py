@@ -14,7 +14,7 @@ CHECK: Final = "bench.programs"
 """The item is the program's name."""
 _DIGEST: Final = "@sha256:"
 _LOCAL: Final = "localhost/"
-"""What podman puts before the names of images that were built on the node."""
+"""Podman's prefix of the names of images that were built on the node."""
 TOOLS: Final = "/opt/rackproof/tools"
 """Folder of the programs that the deploy builds on a node."""
 PERFTEST: Final = f"{TOOLS}/perftest/bin"
@@ -107,7 +107,7 @@ def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun"
 
 
 def launcher_in(command: str | None) -> str:
-    """What started a collective: ``mpirun`` or its path, ``srun``, or ``ssh`` for programs that ran by themselves."""
+    """Launcher of a collective: ``mpirun`` or its path, ``srun``, or ``ssh`` for programs that ran by themselves."""
     words = [word.strip("'") for word in command.split()] if command else ["mpirun"]
     return next((word for name in ("mpirun", "srun") for word in words if word.rpartition("/")[2] == name), "ssh")
 

@@ -105,7 +105,7 @@ def starved(conditions: Mapping[str, Any]) -> str:
 
 
 def shortage(conditions: Mapping[str, Any]) -> str:
-    """What a benchmark waits for, with the figure; empty if no machine is starved."""
+    """Condition that a benchmark waits for, with the figure; empty if no machine is starved."""
     if not (cause := starved(conditions)):
         return ""
     if (others := _number(conditions, OTHERS)) >= STARVED_PCT:

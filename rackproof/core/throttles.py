@@ -54,7 +54,7 @@ def _text(value: float | None) -> str:
 
 
 def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: float | None = None) -> NodeLimits:
-    """What a node of these groups has, the least where several are declared. ``port_gbps``: of the links with
+    """Limits of a node of these groups, the least where several are declared. ``port_gbps``: of the links with
     ``series``, instead of their published rate. Links with ``only_series`` limit nothing without it."""
     ports: dict[str, float] = {}
     connections: dict[str, float] = {}
@@ -79,7 +79,7 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
 
 
 def place_of(architecture: Architecture, link: ShapedLink) -> tuple[str, str]:
-    """What it limits on a node, and the key of its limit: ``BITS`` of a port or ``EACH`` of connections."""
+    """Port or connections that a link limits on a node, and the key of the limit: ``BITS`` or ``EACH``."""
     name = f"{architecture.fabric.interface_prefix if architecture.fabric else ''}{link.rail}"
     if link.each_connection_of is None:
         return name, BITS

@@ -80,3 +80,10 @@ def check(unit: str) -> None:
 def sign(unit: str) -> str:
     """How a unit is written after a number in a sentence: ``%`` for percent, nothing for a plain number."""
     return _SIGNS.get(unit, unit)
+
+
+@cache
+def after(unit: str, blank: str = " ") -> str:
+    """``sign`` with its blank: `` MB/s``, ``/s`` or nothing."""
+    shown = sign(unit)
+    return shown if not shown or shown.startswith("/") else f"{blank}{shown}"

@@ -107,7 +107,7 @@ def _stem(inventory: str) -> str:
 
 
 def _inventory_of(folder: Path) -> str | None:
-    """What the first record of a run says; None where there is none."""
+    """Inventory that the first record of a run names; None without one."""
     return _first_record(folder).get("inventory")
 
 

@@ -22,8 +22,8 @@ def read_recordings(folder: Path) -> list[Recording]:
 
 
 def recordings_of_run(folder: Path) -> list[Recording]:
-    """What the nodes of a run answered to its last validation that ended, in the run's order of nodes; to the last one
-    at all where none did.
+    """Answers of a run's nodes to its last validation that ended, in the run's order of nodes; to the last one at all
+    where none ended.
 
     Nodes have no data: addresses do not go into evidence. Raises RunError.
     """

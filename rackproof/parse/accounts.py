@@ -6,12 +6,13 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 USERS_END: Final = "end of accounts"
+_MAY_SUDO: Final = {"yes": True, "no": False, "absent": None}
 _NUMBERS: Final = re.compile(r"uid ([1-9]\d{0,9}) gid ([1-9]\d{0,9})\n")
 
 
@@ -43,13 +44,15 @@ class Account:
     uid: int
     shell: str
     groups: frozenset[str]
-    keys: tuple[str, ...]
-    readable: str | None
+    keys: tuple[str, ...] = ()
+    readable: str | None = None
     """Owner and mode for which sshd refuses the keys. None when sshd accepts them, or there are none."""
-    sudo: tuple[str, ...]
-    """Rules in /etc/sudoers.d/rackproof-USER; each begins with the user's name."""
-    may_sudo: bool | None
-    """From ``sudo -l -U``; None without sudo."""
+    sudo: tuple[str, ...] = ()
+    """Lines of /etc/sudoers.d/rackproof-USER: all of them for a deploy, rules for a check."""
+    may_sudo: bool | None = None
+    """From ``sudo -l -U``; None without sudo, and for a deploy."""
+    password: str = ""
+    """For a deploy: sha256 of the stored hash, which itself stays on the node."""
 
 
 def accounts_command(names: Iterable[str]) -> str:
@@ -63,8 +66,9 @@ def accounts_command(names: Iterable[str]) -> str:
         f' for u in {listed}; do entry=$(getent passwd "$u") || {{ echo "absent $u"; continue; }};'
         ' echo "user $entry"; echo "groups $(id -nG -- "$u")"; home=$(echo "$entry" | cut -d: -f6);'
         ' f=$home/.ssh/authorized_keys; if as_user test -f "$f"; then for p in "$home" "$home/.ssh" "$f"; do'
-        ' echo "path $(stat -L -c \'%U %a\' -- "$p") $p"; done; as_user sed -n \'/^[^#]/s/^/key /p\' "$f"; fi;'
-        ' f=/etc/sudoers.d/rackproof-$u; [ ! -e "$f" ] || sed -n \'/^[^#]/s/^/rule /p\' "$f";'
+        ' echo "path $(stat -L -c \'%U %a\' -- "$p") $p"; done;'
+        ' as_user cat "$f" | awk \'/^[^#]/ {print "key " $0}\'; fi;'
+        ' f=/etc/sudoers.d/rackproof-$u; [ ! -e "$f" ] || awk \'/^[^#]/ {print "rule " $0}\' "$f";'
         ' if command -v sudo >/dev/null; then if timeout 20 sudo -n -l -U "$u" | grep -q "may run the following";'
         " then echo sudo yes; else echo sudo no; fi; else echo sudo absent; fi; done;"
         " if command -v visudo >/dev/null; then visudo -c -q >/dev/null 2>&1; echo sudoers $?;"
@@ -86,30 +90,36 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
     checked = re.fullmatch(r"sudoers (\d{1,3}|absent)", sudoers)
     if last != USERS_END or checked is None:
         raise ParseError("getent", f"the answer is cut off after {excerpt(last)}")
+    accounts = read_accounts(lines[1:], "sudo")
+    if tuple(accounts) != names:
+        raise ParseError("getent", f"expected {len(names)} accounts, got {len(accounts)}")
+    return Accounts(accounts, None if checked[1] == "absent" else checked[1] == "0")
+
+
+def read_accounts(lines: Iterable[str], last: Literal["sudo", "password"]) -> dict[str, Account | None]:
+    """Accounts by name; None for one that does not exist. ``last``: the line that an account has exactly once, as that
+    of groups. Raises ParseError."""
     blocks: dict[str, tuple[PasswdEntry, dict[str, list[str]]] | None] = {}
     fields: dict[str, list[str]] | None = None
-    for line in lines[1:]:
+    for line in lines:
         key, _, value = line.partition(" ")
         if key == "absent" and value not in blocks:
             blocks[value], fields = None, None
         elif key == "user" and value.partition(":")[0] not in blocks:
             entry, fields = parse_passwd_entry(value), {}
             blocks[entry.name] = (entry, fields)
-        elif key in ("groups", "path", "key", "rule", "sudo") and fields is not None:
+        elif key in ("groups", "path", "key", "rule", last) and fields is not None:
             fields.setdefault(key, []).append(value)
         else:
             raise ParseError("getent", f"expected a line about an account, got {excerpt(line)}")
-    if tuple(blocks) != names:
-        raise ParseError("getent", f"expected {len(names)} accounts, got {len(blocks)}")
-    good = None if checked[1] == "absent" else checked[1] == "0"
-    return Accounts({name: block and _account(*block) for name, block in blocks.items()}, good)
+    return {name: block and _account(*block, last) for name, block in blocks.items()}
 
 
-def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
+def _account(entry: PasswdEntry, fields: Mapping[str, list[str]], last: str) -> Account:
     name = entry.name
-    groups, sudo = fields.get("groups", []), fields.get("sudo", [])
-    if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
-        raise ParseError("getent", f"{name}: expected a line of groups and one about sudo")
+    groups, only = fields.get("groups", []), fields.get(last, [])
+    if len(groups) != 1 or not groups[0].split() or len(only) != 1 or (last == "sudo" and only[0] not in _MAY_SUDO):
+        raise ParseError("getent", f"{name}: expected a line of groups and one about {last}")
     refused = None
     for path in fields.get("path", []):
         match = re.fullmatch(r"(\S+) ([0-7]{3,4}) (/.*)", path)
@@ -124,7 +134,8 @@ def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
         keys=tuple(fields.get("key", ())),
         readable=refused,
         sudo=tuple(fields.get("rule", ())),
-        may_sudo={"yes": True, "no": False, "absent": None}[sudo[0]],
+        may_sudo=_MAY_SUDO.get(only[0]),
+        password=only[0] if last == "password" else "",
     )
 
 

@@ -25,7 +25,7 @@ PART: Final = "rackproof-status"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command printed, and its exit status."""
+    """Output of a command, and its exit status."""
 
     body: str
     status: int

@@ -17,7 +17,7 @@ HEAD = "bond "
 
 @dataclass(frozen=True, slots=True)
 class Lacp:
-    """What the driver reports about LACP of one member; None for a missing line, as without CAP_NET_ADMIN."""
+    """LACP state of one member, from its driver; None for a missing line, as without CAP_NET_ADMIN."""
 
     aggregator: str | None = None
     actor_state: int | None = None

@@ -155,7 +155,7 @@ def parse_cdi_list(output: str | bytes) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a process in a container reports about itself and its devices."""
+    """Report of a process in a container about itself and its devices."""
 
     mounts: tuple[Mount, ...]
     capabilities: dict[str, int]

@@ -70,7 +70,7 @@ def parse_dcgm_diag(output: str | bytes) -> Diagnosis:
 
 
 def _summary(name: str, test: dict[str, Any] | None, own: Sequence[DiagResult]) -> list[DiagResult]:
-    """What version 4 says of a test as a whole, if no result has the same status: errors of no device are there."""
+    """Version 4's summary of a test, if no result has the same status: it has the errors of no single device."""
     summary = test.get("test_summary") if test else None
     if summary is None:
         return []

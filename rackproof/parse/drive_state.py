@@ -55,6 +55,6 @@ def split_state(output: str) -> tuple[str, str]:
 
 
 def split_fio(output: str) -> tuple[str, int, str] | None:
-    """What fio printed before the line ``-- fio STATUS``, its exit status, and what follows; None without the line."""
+    """fio's output before the line ``-- fio STATUS``, its exit status, and the text after; None without the line."""
     match = _FIO.search(output)
     return match and (output[: match.start()], int(match[1]), output[match.end() + 1 :])

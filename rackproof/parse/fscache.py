@@ -66,7 +66,7 @@ class CacheReads(NamedTuple):
     answered: int
     """Reads that the local cache answered."""
     counter: str
-    """What counts them, and in which unit."""
+    """Name of the counter, and its unit."""
 
 
 _TITLES: Final = ("FS-Cache statistics", "-- FS-Cache statistics --")

@@ -33,7 +33,7 @@ class MpiFound:
     launchers: tuple[Mpirun, ...]
     """The declared one first, then the built one, the one on the PATH, and those in known folders."""
     library: str
-    """What mpi4py says of its library, or why it says nothing."""
+    """mpi4py's report of its library, or why there is none."""
     library_version: tuple[int, int, int] | None
     """Version of mpi4py's Open MPI; None for another MPI, and without mpi4py."""
     pmix: bool

@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the test was told, as it prints it itself."""
+    """The test's options, as it prints them."""
 
     warmup: int
     iterations: int

@@ -30,7 +30,7 @@ REFUSALS: Final = {
     "Not allowed at this time": "sshd refuses this address for a while (PerSourcePenalties)",
     "Exceeded MaxStartups": "sshd has too many logins at once (MaxStartups)",
 }
-"""What sshd says before it closes (OpenSSH, sshd.c and srclimit.c), and what it means."""
+"""Messages of sshd before it closes (OpenSSH, sshd.c and srclimit.c), and their meaning."""
 _GREETING = re.compile(rb"(?:^|\n)(?=SSH-[^\n]*\n)")
 _WORDS = 80
 

@@ -41,7 +41,7 @@ INTERRUPTED = "interrupted"
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
 _UNOPENED = "Unable to open channel."
-"""What paramiko raises for a refused channel where another thread has taken the refusal itself."""
+"""paramiko's message for a refused channel where another thread has taken the refusal itself."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
 

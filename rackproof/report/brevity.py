@@ -1,4 +1,4 @@
-"""What a certificate leaves to the evidence, so that a rack of 1,000 nodes has one of a few megabytes.
+"""Details that a certificate leaves to the evidence, so that a rack of 1,000 nodes has one of a few megabytes.
 
 Every verdict and every number stays. Samples, conditions, messages and outputs stay with everything that did not pass,
 and with the worst of what did; ``evidence.jsonl`` has them all, by the verdict's ``records``.

@@ -148,7 +148,7 @@ def _of(entry: Entry) -> str:
 
 
 def measured_here(claim: ClaimSummary) -> str:
-    """What stands beside a claim in a table: its numbers with their bars, failed checks, or how many checks passed."""
+    """Cell beside a claim: its numbers with their bars, failed checks, or how many checks passed."""
     numbers = [f"{way.measured}, bar {way.here}" for way in claim.ways if way.published]
     checks = [way for way in claim.ways if not way.published]
     failed = [f"{way.title}: {way.measured}" for way in checks if way.status is not Status.PASS]

@@ -117,7 +117,7 @@ class LinePlot:
     lines: tuple[Line, ...]
     width: float = WIDTH
     across: str = ""
-    """What the horizontal axis shows, and which axes are logarithmic."""
+    """Title of the horizontal axis, with the axes that are logarithmic."""
     marks: tuple[Mark, ...] = ()
     caption: str = ""
     """Text alternative; empty: title and names."""

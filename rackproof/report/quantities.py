@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rackproof.core import wording
-from rackproof.core.units import sign
+from rackproof.core.units import after
 
 NARROW = "\u202f"
 """Narrow no-break space: between groups of digits."""
@@ -21,12 +21,7 @@ def significant(value: float) -> str:
 
 def quantity(value: float | None, unit: str | None) -> str:
     """Number and unit with a no-break space; ``–`` without a number."""
-    if value is None:
-        return ABSENT
-    text, shown = significant(value), sign(unit or "")
-    if not shown:
-        return text
-    return f"{text}{shown}" if shown.startswith("/") else f"{text}{NBSP}{shown}"
+    return ABSENT if value is None else significant(value) + after(unit or "", NBSP)
 
 
 def distance(percent: float | None) -> str:

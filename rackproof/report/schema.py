@@ -178,7 +178,7 @@ class EvidenceSummary(Model):
     attested: tuple[Attested, ...] = ()
     """Ends in earlier certificates that this evidence lacks: it was truncated or replaced."""
     stated: str
-    """What the evidence states and its outputs do not prove."""
+    """Statements of the evidence that its outputs do not prove."""
 
 
 class SizingSummary(Model):
@@ -274,7 +274,7 @@ class Certificate(Model):
     statement: str
     """Reason for the outcome, one or two sentences."""
     caveats: tuple[str, ...] = ()
-    """What happened to the run, what it was narrowed to, and what it does not prove; on top of the page."""
+    """Events of the run, its limits, and what it does not prove; on top of the page."""
     part: Literal["check", "criterion"] | None = None
     """Set for a run of checks alone, or of criteria alone; nothing is certified then."""
     rack: RackSummary

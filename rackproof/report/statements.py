@@ -162,7 +162,7 @@ def simulation_statements(
 
 
 def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
-    """What was measured by benchmarks that the kit's authors could not try (README, "What is supported")."""
+    """Metrics of benchmarks that the kit's authors could not try (README, "What is supported"), in sentences."""
     measured = [m for m in measurements if m.samples]
     statements = []
     for which, how in (
@@ -235,7 +235,7 @@ STATED: Final = (
     "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"
     " and load of the controller; and that records and outputs were not rewritten together: a signature shows that"
 )
-"""What the evidence states and no raw output proves."""
+"""Statements of the evidence that no raw output proves."""
 
 
 def fold_subjects(subjects: Iterable[str]) -> str:

@@ -112,7 +112,7 @@ class Run:
         return read_records(self.folder)
 
     def _gaps(self, steps: Sequence[Step]) -> list[str]:
-        """What the benchmarks cannot measure here, one line each (``plan_gaps``); empty without the stage bench."""
+        """Gaps of the benchmarks on this rack, one line each (``plan_gaps``); empty without the stage bench."""
         model = self.architecture.model
         return plan_gaps(model, self.profile, self.rack, steps) if "bench" in self.stages else []
 

@@ -38,7 +38,7 @@ class Damage:
     """Words of the program that the message of a check must repeat unless the check passes."""
 
     def unclear(self, message: str) -> str:
-        """What is missing in the message of a check that did not pass; empty if the message is clear."""
+        """Words missing in the message of a check that did not pass; empty if the message is clear."""
         if _STATUS_FIRST.match(message):
             return "the cause or the program first"
         return "" if self.words in message or _REFERENCE.search(message) else f"{self.words!r}"

@@ -32,7 +32,7 @@ class Alarm:
 
 @dataclass
 class Detection:
-    """What the self-test found."""
+    """Results of the self-test."""
 
     checks: tuple[str, ...]
     """Checks under test."""

@@ -63,7 +63,7 @@ def read_accepted(catalogue: File) -> tuple[Accepted, ...]:
 
 @dataclass
 class Partials:
-    """What the trials found."""
+    """Results of the trials."""
 
     judged: int = 0
     """Values that checks judge."""

@@ -70,7 +70,7 @@ class Check:
     protects: str
     """One sentence: what breaks in production when the check fails."""
     hint: str
-    """What to do when it fails."""
+    """Action when it fails."""
     reads: str
     """The architecture key with the expected value.
 

@@ -151,7 +151,7 @@ def open_context(inventory: str | None, architecture: str | None, recordings: st
 
 
 def selected(rack: Rack, limit: Sequence[str], tags: str | None, expression: str | None) -> Selection:
-    """What a user's ``--limit``, ``--tags`` and ``-k`` select. Raises InventoryError, RunError."""
+    """Nodes and checks that a user's ``--limit``, ``--tags`` and ``-k`` select. Raises InventoryError, RunError."""
     refuse_malformed(expression or "")
     nodes = frozenset(node.name for node in rack.select(limit)) if limit else None
     return Selection(",".join(limit), nodes, tags_of(tags or ""), expression or "")

@@ -1,4 +1,4 @@
-"""What the judge knows beside the results of checks: roles and counts of nodes, missing and contradicted results."""
+"""The judge's results beside those of checks: roles and counts of nodes, missing and contradicted results."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every node needs: packages, time, limits, kernel settings, no updates by themselves."""
+"""Basics of every node: packages, time, limits, kernel settings, no automatic updates."""

@@ -19,7 +19,7 @@ class CollectiveInputs(Inputs):
     KEY: ClassVar = "collectives"
 
     launcher: Literal["mpirun", "srun", "ssh"] = "mpirun"
-    """What starts the processes of all nodes: Open MPI's ``mpirun`` over the kit's own connections, Slurm's ``srun``,
+    """Launcher of the processes of all nodes: Open MPI's ``mpirun`` over the kit's own connections, Slurm's ``srun``,
     or one command a node over ssh, which the engine ``torch`` alone can use between nodes. Default: ``mpirun``,
     because nccl-tests needs an MPI between nodes."""
     mpirun: Path | None = None

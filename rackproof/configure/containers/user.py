@@ -52,7 +52,7 @@ def parse_state(lines: Sequence[str]) -> UserState:
 
 
 def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> ScriptPlan:
-    """What is missing. Raises Refused."""
+    """Missing account, ranges and folders of the user. Raises Refused."""
     if state.uid is not None and state.uid != inputs.uid:
         raise Refused(
             f"user {inputs.user} has the number {state.uid} here, expected {inputs.uid}: set containers.uid to it on"

@@ -50,7 +50,7 @@ SUPPORTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is installed on one node."""
+    """Driver of one node: its source, version and kind."""
 
     source: Source
     branch: int

@@ -28,7 +28,7 @@ GdsCheck = answer(
     f"{{ {storage.GDSCHECK}; }} 2>&1; case $? in 127) echo 127;; esac",
     lambda lines: "" if lines and lines[-1] == "127" else "\n".join(lines) + "\n",
 )
-"""What ``gdscheck -p`` prints; empty where it is not installed."""
+"""Output of ``gdscheck -p``; empty where it is not installed."""
 
 Runtimes = answer("Runtimes", runtimes.state_command, runtimes.parse_state)
 """How container runtimes hand out GPUs."""

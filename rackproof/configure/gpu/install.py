@@ -1,4 +1,4 @@
-"""What differs between a node and its declared driver. Pure; ``scripts`` makes the shell script."""
+"""Differences between a node and its declared driver. Pure; ``scripts`` makes the shell script."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
 
 
 def plan_driver(target: WantedDriver, state: GpuState) -> DriverPlan:
-    """What to do, in the order of ``script``."""
+    """Changes, in the order of ``script``."""
     reasons: list[str] = []
     missing = tuple(
         package for package in target.packages if not package.satisfied_by(state.packages.get(package.name))

@@ -199,7 +199,7 @@ def container_toolkit(stack: GpuInputs, runtimes: Iterable[str] = ()) -> tuple[P
 
 @dataclass(frozen=True, slots=True)
 class NodePackages:
-    """What one node gets beside its version set, in installation order."""
+    """Packages of one node beside its version set, in installation order."""
 
     headers: tuple[Package, ...]
     driver: tuple[Package, ...]

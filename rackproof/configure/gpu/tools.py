@@ -51,7 +51,7 @@ _PACKAGES: Final = {
         "perftest": "autoconf automake libtool make pciutils-devel rdma-core-devel",
     },
 }
-"""What a build needs of the distribution (READMEs of the tools); below ``MPI`` an MPI that is not built."""
+"""Packages of the distribution that a build needs (READMEs of the tools); below ``MPI`` an MPI that is not built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Tool:
 
     @property
     def parts(self) -> frozenset[str]:
-        """What a node answers when all of it is there, and unchanged."""
+        """``Built.parts`` of a node that has all of it, unchanged."""
         names = {program.rpartition("/")[2] for program in self.programs}
         return frozenset(names | ({_LIBRARIES} if self.libraries else set()))
 
@@ -105,7 +105,7 @@ def build_packages(stack: GpuInputs, family: str) -> tuple[str, ...]:
 
 
 class Built(NamedTuple):
-    """What a node has of a tool."""
+    """State of one tool on a node."""
 
     sha256: str
     """Digest of the archive with its sources."""
@@ -116,7 +116,7 @@ class Built(NamedTuple):
 
 
 def parse_state(lines: Sequence[str]) -> dict[str, Built]:
-    """What is built, by tool, from the answer to ``STATE``. Raises ValueError on anything else."""
+    """States by tool, from the answer to ``STATE``. Raises ValueError on anything else."""
     built = {}
     for line in lines:
         path, digest, *parts = line.split(" ")

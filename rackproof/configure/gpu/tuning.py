@@ -1,4 +1,4 @@
-"""What GPUs forget when their driver is unloaded: limits, clocks, MIG. Pure.
+"""Settings that GPUs lose when their driver is unloaded: limits, clocks, MIG. Pure.
 
 One script sets all of it, at boot and in a deploy (``rackproof-gpu.service``); the driver's report is compared with
 it afterwards. Only ECC and, on Ampere, MIG's mode outlive a reboot, and both need a reset to come into force.
@@ -97,6 +97,7 @@ class Differences:
 def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[GpuInstances]) -> Differences:
     """Compare. No driver reports locked clocks: they are left to the script at boot."""
     now: list[str] = []
+    modes: list[str] = []
     pending: list[str] = []
     for gpu in report.gpus:
         now += _limits(wanted, gpu)
@@ -111,13 +112,13 @@ def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[GpuInstances
         if gpu.mig_pending not in (None, mig) and gpu.mig_pending == aim:
             pending.append(MIG_MARK)
         elif mig != aim:
-            now.append(f"MIG of {gpu.bus_id}: {mig}")
+            modes.append(f"MIG of {gpu.bus_id}: {mig}")
     layout = _layout(wanted, report, listed)
     if pending and layout:
         layout = []  # partitions are made by the script at boot
-    needs_idle = any(difference.startswith("MIG ") for difference in now) or bool(layout)
+    needs_idle = modes or layout
     busy = [f"{process} on {gpu.bus_id}" for gpu in report.gpus for process in gpu.processes] if needs_idle else []
-    return Differences((*now, *layout), tuple(dict.fromkeys(pending)), tuple(busy))
+    return Differences((*now, *modes, *layout), tuple(dict.fromkeys(pending)), tuple(busy))
 
 
 def _word(on: bool) -> str:

@@ -1,4 +1,4 @@
-"""What architecture, inventory and version set together declare about the adapters of a node."""
+"""Declaration of the adapters of a node, from architecture, inventory and version set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Declared:
     family: str
     """``debian`` or ``rhel``."""
     rail_nic: Nic | None
-    """What the architecture says about the rails' ports."""
+    """The architecture's entry for the rails' ports."""
     acs: str | None
     ports: tuple[DeclaredPort, ...] = ()
     """Rails, then the inventory's other ports; empty where only software is planned (``declare``)."""
@@ -76,7 +76,7 @@ class Declared:
 
 
 def declared_here() -> Declared:
-    """What is declared for the node that pyinfra is at. Raises DeclarationError, one line, for a contradiction."""
+    """Declaration for the node that pyinfra is at. Raises DeclarationError, one line, for a contradiction."""
     site = here()
     machine = machine_here()
     if machine is not None and machine.family not in ("debian", "rhel"):

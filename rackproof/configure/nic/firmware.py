@@ -159,7 +159,7 @@ def good_version(actual: str | None, wanted: str) -> bool:
 def plan_firmware(
     wanted: Sequence[WantedFirmware], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
 ) -> ScriptPlan:
-    """What has to be written, and which reboots are waited for.
+    """Firmware and settings to write, and pending reboots.
 
     ``proxy``: for downloads of images. Raises FirmwareProblem, one line that names every adapter that cannot be brought
     to its declaration.

@@ -23,7 +23,7 @@ MODULES: Final = ("mlx5_core", "mlx5_ib", "ib_core", "ib_ipoib", "rdma_cm")
 REMOTE: Final = ("lustre", "beegfs", "wekafs", "gpfs")
 """File systems whose client may use RDMA without showing it in the mount table."""
 DKMS: Final = ("mlnx-ofed-kernel", "mlnx-ofa_kernel", "iser", "isert", "srp")
-"""What NVIDIA's packages build by DKMS; the first two are the core, of Debian's and of RHEL's packages. RHEL's usual
+"""DKMS modules of NVIDIA's packages; the first two are the core, of Debian's and of RHEL's packages. RHEL's usual
 packages (``kmod-mlnx-ofa_kernel``) build nothing on the node."""
 
 INBOX: Final = ("ibverbs-providers", "ibverbs-utils", "infiniband-diags", "mstflint", "rdma-core", "rdmacm-utils")

@@ -238,7 +238,7 @@ def plan(want: WantedArguments, loader: BootLoader) -> ScriptPlan:
 
 
 def _kept(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
-    """What a rollback restores: the kit's own file; without one (grubby) the arguments."""
+    """State that a rollback restores: the kit's own file; without one (grubby) the arguments."""
     marks = mark_lines((f"{REBOOT}{REASON}", *((GRUB,) if loader.tool == "grub" else ())))
     if loader.tool == "grub":
         text = dropin_text(want) if want else None

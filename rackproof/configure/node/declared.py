@@ -1,4 +1,4 @@
-"""What architecture and inventory declare about a node. Pure.
+"""Declaration of a node, from architecture and inventory. Pure.
 
 The inventory fills in what the architecture leaves open, and must not contradict it.
 """

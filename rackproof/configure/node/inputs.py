@@ -82,7 +82,7 @@ class NodeInputs(Inputs):
     limited_services: tuple[Service, ...] = ("slurmd.service", "containerd.service")
     """Services that get the limits in a drop-in: their own unit files set others, which win over the manager's."""
     tuned_base: Name = "throughput-performance"
-    """What the profile ``rackproof`` includes, where the architecture names that as ``system.tuned_profile``.
+    """Profile that ``rackproof`` includes, where the architecture names that as ``system.tuned_profile``.
     Source: Oracle's HPC images."""
     timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] | None = (
         None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.configure.node.inputs import User
@@ -13,23 +12,9 @@ from rackproof.configure.rollback.journal import Later, file_line, later_keys
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
-from rackproof.parse.accounts import parse_passwd_entry, public_key
-from rackproof.parse.sections import blocks_of, keyed_lines
+from rackproof.parse.accounts import Account, public_key, read_accounts
 
 SUDOERS = "/etc/sudoers.d"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """State of one account. ``password`` is the sha256 of the stored hash: the hash itself stays on the node."""
-
-    uid: int
-    home: str
-    shell: str
-    groups: frozenset[str]
-    password: str = ""
-    keys: tuple[str, ...] = ()
-    sudo: str | None = None
 
 
 def sudo_file(name: str) -> str:
@@ -46,23 +31,8 @@ def state_command(names: Sequence[str]) -> str:
 
 
 def parse_state(lines: Sequence[str]) -> dict[str, Account]:
-    """Answer of ``state_command``, without accounts that do not exist. Raises ValueError on anything else."""
-    accounts = {}
-    for line, body in blocks_of("accounts", "user (.+)", lines):
-        values = keyed_lines("accounts", body, ("groups", "password", "key", "sudo"))
-        entry = parse_passwd_entry(line)
-        if len(values.get("groups", ())) != 1 or len(values.get("password", ())) != 1:
-            raise ValueError(f"not an account: {line!r}")
-        accounts[entry.name] = Account(
-            uid=entry.uid,
-            home=entry.home,
-            shell=entry.shell,
-            groups=frozenset(values["groups"][0].split()),
-            password=values["password"][0],
-            keys=tuple(values.get("key", ())),
-            sudo="".join(f"{rule}\n" for rule in values["sudo"]) if "sudo" in values else None,
-        )
-    return accounts
+    """Answer of ``state_command``, without accounts that do not exist. Raises ParseError."""
+    return {name: account for name, account in read_accounts(lines, "password").items() if account}
 
 
 def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, Account]) -> ScriptPlan:
@@ -91,7 +61,8 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, 
         if absent:
             steps += _keys(user.name, absent)
             keys.append(later_keys(user.name))
-        if (text := sudo_text(user)) != (has.sudo if has else None):
+        text = sudo_text(user)
+        if tuple((text or "").splitlines()) != (has.sudo if has else ()):
             steps += _sudo(user)
             kept.append(file_line(sudo_file(user.name), text and _digest(text)))
         if steps:

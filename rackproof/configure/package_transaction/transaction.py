@@ -70,7 +70,7 @@ class PackageFile:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the inventory allows transactions to do: its mapping ``versions``."""
+    """Limits of transactions: the inventory's mapping ``versions``."""
 
     allow_downgrade: bool = False
     allow_removal: bool = False
@@ -81,12 +81,12 @@ class Policy:
 
 
 STRICT: Final = Policy()
-"""What an inventory without ``versions`` allows: neither removals nor downgrades."""
+"""Policy of an inventory without ``versions``: neither removals nor downgrades."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is installed together, and what that may change. ``family``: debian (apt) or rhel (dnf)."""
+    """Packages to install together, and the changes that this may make. ``family``: debian (apt) or rhel (dnf)."""
 
     family: str
     packages: tuple[Package, ...] = ()

@@ -93,8 +93,8 @@ class PreflightInputs(Inputs):
     accept: dict[Name, Prose] = Field(default_factory=dict)
     """By id of a check: the reason why its problems are accepted. Default: none are."""
     stop: Literal["node", "rack"] = "node"
-    """What a problem of one node stops: ``node``, while other nodes go on, or the whole ``rack`` before any change.
-    Default: the node, because in a rack of hundreds one always has a problem."""
+    """Scope of a problem of one node: it stops the ``node``, while other nodes go on, or the whole ``rack`` before any
+    change. Default: the node, because in a rack of hundreds one always has a problem."""
     free_mib: dict[Folder, NonNegativeInt] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
     """MiB that must be free, by path. Default: packages and initramfs of an ordinary update; a version set needs more
     (``versions.free_mib``)."""

@@ -35,7 +35,7 @@ class NodeState:
     manager: str
     """``dpkg`` or ``rpm``; empty when there is neither."""
     broken: tuple[str, ...]
-    """What the package manager complains about."""
+    """Complaints of the package manager."""
     system: str
     """State of systemd: ``running``, ``degraded``, ``stopping`` …"""
     shutdown: str

@@ -173,5 +173,5 @@ def kernel_line(image: str) -> str:
 
 
 def mark_lines(marks: Sequence[str]) -> tuple[str, ...]:
-    """What the change and its rollback make necessary: pending marks, ``GRUB`` or ``INITRAMFS``."""
+    """Follow-up actions of the change and of its rollback: pending marks, ``GRUB`` or ``INITRAMFS``."""
     return tuple(f"rp_mark {_path(mark)}" for mark in marks)

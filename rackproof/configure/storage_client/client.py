@@ -32,14 +32,14 @@ class ClientNode:
     locked: Mapping[str, str] = field(default_factory=dict)
     """Packages of the version set: name to version."""
     policy: Policy = STRICT
-    """What the inventory allows the package manager to do."""
+    """The inventory's limits for the package manager."""
     secret: Callable[[str], bytes | None] = lambda kind: None
     """The secret of ``beegfs`` or ``cephfs``; None where the inventory names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a kind of client needs besides its mounts."""
+    """Software, files and units of a kind of client, besides its mounts."""
 
     files: tuple[Entry, ...] = ()
     guards: tuple[Step, ...] = ()

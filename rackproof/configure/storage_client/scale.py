@@ -32,8 +32,8 @@ BUILD = {
     "rhel": "binutils cpp elfutils-libelf-devel gcc gcc-c++ make",
     "debian": "binutils cpp g++ gcc libelf-dev make",
 }
-"""What mmbuildgpl needs beside the kernel's headers: it names what is missing, and installs nothing by itself (IBM,
-mmbuildgpl command)."""
+"""Packages that mmbuildgpl needs beside the kernel's headers; it names missing ones, and installs none (IBM, mmbuildgpl
+command)."""
 
 
 def service(named: NamedStorage) -> str:

@@ -38,5 +38,5 @@ class VersionInputs(Inputs):
 
     @property
     def policy(self) -> Policy:
-        """What transactions of the package manager may do on this node."""
+        """Limits of package transactions on this node."""
         return Policy(self.allow_downgrade, self.allow_removal, self.lock_wait_s, self.free_mib, self.proxy)

@@ -26,7 +26,7 @@ from rackproof.core.versions.select import component_packages
 
 
 def policy_here() -> Policy:
-    """What the inventory allows the package manager to do on the current node. Raises DeclarationError, one line."""
+    """The inventory's limits of package transactions on the current node. Raises DeclarationError, one line."""
     if getattr(host, "data", None) is None:  # hosts in tests have none
         return STRICT
     return read_inputs(here().node, VersionInputs).policy

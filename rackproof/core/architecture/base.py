@@ -112,7 +112,7 @@ class Metadata(Model):
     version: Version
     title: Sentence
     scope: Sentence
-    """What a certificate against this file covers, and what not."""
+    """Coverage of a certificate against this file, and its gaps."""
     sources: dict[Name, Source]
     derived_from: tuple[Prose, ...] = ()
     """Parents, nearest first, of a merged file; set by the kit, never in a file."""

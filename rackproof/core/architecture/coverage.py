@@ -269,7 +269,7 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def quantities_of(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
-    """What an entry needs: its own metric at every point, and the metric to which its bar refers (scope, labels)."""
+    """Quantities of an entry: its own metric at every point, and that to which its bar refers (scope, labels)."""
     if isinstance(asks, Curve):
         for point in sorted({*asks.points, asks.baseline}):
             yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}

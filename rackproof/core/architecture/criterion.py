@@ -56,12 +56,12 @@ class Severity(StrEnum):
 
 
 class Gate(StrEnum):
-    """What a measurement must prove about itself; one that does not is INVALID."""
+    """Proof that a measurement must give about itself; one without it is INVALID."""
 
     LITTLES_LAW = "littles_law"
     """|rate × latency / (jobs × depth) - 1| ≤ 5 %: the load was as declared."""
     BYTE_COUNTERS = "byte_counters"
-    """What the application read agrees with a counter of the kernel or the device within 3 %."""
+    """The application's count of bytes agrees with a counter of the kernel or the device within 3 %."""
     DATASET_SIZE = "dataset_size"
     """The data set is at least 5 times the clients' memory, or no byte was read twice."""
     COLD_CACHE = "cold_cache"
@@ -175,7 +175,7 @@ class JudgedEntry(Model):
     reason: Sentence
     """Why this bar and not another."""
     hint: Sentence
-    """What to check when it is not reached."""
+    """First things to check when it is not reached."""
     claim: Claims = ()
     measure: Identifier | None = None
     """Recipe of ``rackproof.core.recipes``: how the number is measured."""

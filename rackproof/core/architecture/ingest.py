@@ -122,7 +122,7 @@ class IngestJob(Model):
 
     @property
     def real(self) -> str:
-        """What real accelerators compute; empty for emulated ones."""
+        """Model, kind and precision that real accelerators compute; empty for emulated ones."""
         return f"{self.model} {self.kind} {self.precision}" if self.engine == "torch" else ""
 
     @model_validator(mode="after")

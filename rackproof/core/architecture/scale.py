@@ -116,7 +116,7 @@ class Scaled(Model):
     by: tuple[Identifier, ...] = ()
     """Keys of ``scale.factors``; none: the bar is as published."""
     note: Sentence | None = None
-    """What else differs from the published entry: its metric, a larger tolerance, fewer workloads."""
+    """Other differences from the published entry: its metric, a larger tolerance, fewer workloads."""
 
     def times(self, scale: Scale) -> float:
         """The product of its factors. Raises KeyError for an unknown one."""

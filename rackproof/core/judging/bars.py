@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 from rackproof.core.architecture import Bar
 from rackproof.core.status import Status
-from rackproof.core.units import sign
+from rackproof.core.units import after
 from rackproof.core.wording import significant
 
 _ROUNDING = 1e-9
@@ -71,14 +70,7 @@ def bar_text(bar: Bar) -> str:
 
 def amount(value: float, unit: str, other_than: float | None = None) -> str:
     """``71.2 %``: number and unit, with enough digits to differ from ``other_than``."""
-    return number_text(value, other_than) + _after(unit)
-
-
-@cache
-def _after(unit: str) -> str:
-    """The unit with its blank: `` MB/s``, ``/s`` or nothing."""
-    shown = sign(unit)
-    return shown if not shown or shown.startswith("/") else f" {shown}"
+    return number_text(value, other_than) + after(unit)
 
 
 def number_text(value: float, other_than: float | None = None) -> str:

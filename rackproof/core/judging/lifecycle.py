@@ -177,7 +177,7 @@ class _Kind(NamedTuple):
 
     title: str
     what: str
-    """What happened; a lost node's event says it itself."""
+    """The event in words; a lost node's record has its own."""
     reason: str
 
 

@@ -33,7 +33,7 @@ _SHOWN = 60
 
 
 class RunScope(NamedTuple):
-    """What a run did, which determines the results that it must have."""
+    """Stages and plans of a run, which determine the results that it must have."""
 
     stages: tuple[str, ...] = ()
     """Stages that began."""

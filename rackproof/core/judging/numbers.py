@@ -180,7 +180,7 @@ class Numbers:
         return self._engine is not None and metric in group_testing.stands_for(self._engine)
 
     def covering(self, metric: str, names: Sequence[str]) -> str:
-        """What group testing contributes to a criterion over pairs, in words; empty if it covers none."""
+        """Contribution of group testing to a criterion over pairs, in words; empty if it covers none."""
         if not self.stands_for(metric):
             return ""
         count = sum(self.covered(metric, Scope.PAIR, pair) for pair in self.members.subjects(Scope.PAIR, names))

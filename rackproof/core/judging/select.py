@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     damage: tuple[str, ...] = ()
     """Places of wrong content."""
     faults: str = ""
-    """What group testing names."""
+    """Faults that group testing names."""
     drive: str = ""
     """Model, serial number and place of a single drive."""
     invalid: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackproof.core.units import convert, sign
+from rackproof.core.units import after, convert
 from rackproof.core.wording import scaled, significant
 
 
@@ -40,9 +40,7 @@ def duration(seconds: float) -> str:
 
 def in_unit(value: float, unit: str, shown: str, exact: bool = False) -> str:
     """An input in its usual unit; ``exact`` keeps up to seven digits."""
-    converted, mark = convert(value, unit, shown), sign(shown)
-    text = significant(converted, 7, group=",") if exact else number(converted)
-    return f"{text}{mark}" if mark.startswith("/") else f"{text} {mark}".rstrip()
+    return significant(convert(value, unit, shown), 7 if exact else 3, group=",") + after(shown)
 
 
 def listed(items: list[str] | tuple[str, ...]) -> str:

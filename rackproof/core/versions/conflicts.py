@@ -25,7 +25,7 @@ class Conflict:
     one: Side
     other: Side
     consequence: str
-    """What happens on a node that has both."""
+    """Effect on a node that has both."""
     remedy: str
     source: str
 

@@ -3,43 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from rackproof.configure import operations
 from rackproof.configure.declarations import Declared
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.shared_files import rendered
 from rackproof.errors import DeclarationError
 from tests.unit.configure.stub import StubHost, at
 
-NETWORK = "/etc/systemd/network"
-PAIRS = [
-    ("/etc/systemd/system/raid.mount", "/etc/systemd/system/raid.mount", "What=/dev/md0\n", "What=/dev/nvme0n1\n"),
-    ("/etc/sysctl.d/60-a.conf", "/etc/sysctl.d/61-b.conf", "vm.swappiness = 1\n", "vm.swappiness = 10\n"),
-    ("/etc/modprobe.d/a.conf", "/etc/modprobe.d/b.conf", "options nvidia NVreg_X=1\n", "options nvidia NVreg_X=0\n"),
-    (f"{NETWORK}/10-a.link", f"{NETWORK}/11-b.link", "Path=x\nName=rail0\n", "Path=y\nName=rail0\n"),
-]
-THINGS = [
-    "/etc/systemd/system/raid.mount", "sysctl vm.swappiness", "option NVreg_X of module nvidia", "interface rail0",
-]  # fmt: skip
+ROOT = Path(__file__).parents[3]
+
+PAIRS = {
+    "/etc/systemd/system/raid.mount": (RemoteFile("/etc/systemd/system/raid.mount", f"What=/dev/{n}\n") for n in "ab"),
+    "sysctl vm.swappiness": (
+        rendered("/etc/sysctl.d/60-rackproof.conf", sysctl={"vm.swappiness": "1"}),
+        rendered("/etc/sysctl.d/61-rackproof-fabric.conf", sysctl={"vm.swappiness": "10"}),
+    ),
+}
 
 
-@pytest.mark.parametrize(("pair", "thing"), list(zip(PAIRS, THINGS, strict=True)), ids=THINGS)
-def test_two_declarations_of_one_thing_are_refused_with_both_places(pair: tuple[str, ...], thing: str) -> None:
-    first_path, second_path, first, second = pair
+@pytest.mark.parametrize("thing", PAIRS)
+def test_two_declarations_of_one_thing_are_refused_with_both_places(thing: str) -> None:
+    first, second = PAIRS[thing]
     declared = Declared()
-    declared.add([RemoteFile(first_path, first)], "Node | Files")
+    declared.add([first], "Node | Files")
+    declared.add([first], "Files again")
     with pytest.raises(DeclarationError, match=re.escape(thing)) as caught:
-        declared.add([RemoteFile(second_path, second)], "Storage | Files")
+        declared.add([second], "Storage | Files")
     assert "by 'Node | Files' and by 'Storage | Files'; nothing was changed" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=THINGS)
-def test_the_same_declaration_twice_is_none_in_two_ways(pair: tuple[str, ...]) -> None:
+def test_the_same_value_of_a_key_in_two_files_is_declared_in_one_way() -> None:
     declared = Declared()
-    for path in pair[:2]:
-        declared.add([RemoteFile(path, pair[2])], "Files")
+    for path in ("/etc/sysctl.d/60-rackproof.conf", "/etc/sysctl.d/61-rackproof-fabric.conf"):
+        declared.add([rendered(path, sysctl={"vm.swappiness": "1"})], path)
+
+
+def test_options_of_a_module_have_one_file() -> None:
+    """Declarations compare paths, not options: two files with options of one module would contradict unnoticed."""
+    sources = [*(ROOT / "rackproof/configure").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]
+    pattern = re.compile(r"(?:^|[\"'])options (\w+) ", re.MULTILINE)
+    modules = Counter(module for path in sources for module in set(pattern.findall(path.read_text())))
+    assert modules["nvidia"] == modules["lnet"] == 1
+    assert [module for module, count in modules.items() if count > 1] == []
 
 
 def test_blocks_of_a_shared_file_are_not_the_file() -> None:

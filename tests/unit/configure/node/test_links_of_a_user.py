@@ -14,7 +14,7 @@ import pytest
 
 from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
-from rackproof.parse.accounts import accounts_command
+from rackproof.parse.accounts import accounts_command, parse_accounts
 from tests.unit.shell import sh
 
 NAME = f"rp-links-{os.getpid()}"
@@ -45,7 +45,7 @@ def as_user(*command: str) -> None:
 
 def added(*keys: str) -> subprocess.CompletedProcess[str]:
     """The script that adds a key to an account which has ``keys``, run as root."""
-    has = users.Account(1, "/x", "/bin/bash", frozenset(), keys=keys)
+    has = users.Account(1, "/bin/bash", frozenset(), keys=keys)
     script = users.plan([User(name=NAME, ssh_keys=(KEY,))], {}, {NAME: has}).script
     return sh(script)
 
@@ -108,3 +108,15 @@ def test_a_fifo_in_place_of_keys_does_not_block(home: Path) -> None:
     for command in (users.state_command([NAME]), accounts_command([NAME])):
         done = sh(command, cwd="/")
         assert "key " not in done.stdout
+
+
+def test_a_file_of_keys_without_an_end_of_line_hides_nothing_behind_it(home: Path) -> None:
+    as_user("mkdir", "-m", "700", f"{home}/.ssh")
+    as_user("sh", "-c", f"printf 'ssh-ed25519 AAAA old' >{home}/.ssh/authorized_keys")
+    names = (NAME, "root")
+    deploy = users.parse_state(sh(users.state_command(names), cwd="/").stdout.splitlines())
+    check = parse_accounts(sh(accounts_command(names), cwd="/").stdout, names).by_name
+    for accounts in (deploy, check):
+        own, root = (account and (account.uid, account.keys) for account in map(accounts.get, names))
+        assert own == (pwd.getpwnam(NAME).pw_uid, ("ssh-ed25519 AAAA old",))
+        assert root

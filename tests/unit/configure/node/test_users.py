@@ -19,7 +19,7 @@ ADA = User(name="ada", uid=2001, groups=("video",), ssh_keys=("ssh-ed25519 AAAA 
 
 def lines(uid: int = 2001, groups: str = "ada video", key: str = "ssh-ed25519 AAAA ada") -> list[str]:
     digest = hashlib.sha256(HASH.encode()).hexdigest()
-    sudo = [f"sudo {line}" for line in (sudo_text(ADA) or "").splitlines()]
+    sudo = [f"rule {line}" for line in (sudo_text(ADA) or "").splitlines()]
     entry = f"user ada:x:{uid}:2001::/home/ada:/bin/bash"
     return [entry, f"groups {groups}", f"password {digest}", f"key {key}", *sudo]
 

@@ -308,7 +308,7 @@ def test_keys_and_rights_of_a_user_come_back(node: Rooted, keys: str | None) -> 
     if keys:
         node.write(own_keys, keys)
     node.write("etc/sudoers.d/rackproof-ada", "old\n")
-    has = users.Account(1, "/home/ada", "/bin/bash", frozenset(), keys=tuple((keys or "").splitlines()), sudo="old\n")
+    has = users.Account(1, "/bin/bash", frozenset(), keys=tuple((keys or "").splitlines()), sudo=("old",))
     plan = users.plan([User(name="ada", ssh_keys=("ssh-ed25519 BBBB new",), sudo="ALL=(ALL) ALL")], {}, {"ada": has})
     done = node.carry(node.journal().before(plan.kept, plan.script, plan.later))
     assert (node.text(own_keys) or "").endswith("ssh-ed25519 BBBB new\n")
