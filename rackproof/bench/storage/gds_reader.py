@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rackproof.bench.reading import Reading, of_every
-from rackproof.bench.storage.byte_counters import check_ports, counted_bytes
+from rackproof.bench.storage.byte_counters import check_ports, counted_bytes, told_by_then
 from rackproof.bench.storage.commands import BEFORE, folders_of
 from rackproof.bench.storage.conditions import cache_conditions, mounts_text, server_conditions
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
@@ -88,8 +88,9 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
             raise ParseError("gdsio", f"expected a run of {config['seconds']} s, actual {short[0]:g} s")
         counted = counted_bytes(storage, before, after, writes=False)
         moved.append(sum(result.moved_bytes for result in results))
-        counted.check(moved[-1], "gdsio")
-        check_ports(run.served, moved[-1], storage, "gdsio")
+        shortest_s = min(result.seconds for result in results)
+        counted.check(moved[-1], "gdsio", seconds=shortest_s)
+        check_ports(run.served, moved[-1], storage, "gdsio", told_by_then(shortest_s))
         samples.append(sum(result.bytes_per_s for result in results) / 1e9)
         counts.add(len(results))
         texts.append(counted.text)

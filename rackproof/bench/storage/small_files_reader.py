@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.reading import Reading, of_every
-from rackproof.bench.storage.byte_counters import COUNTED, check_ports, counted_bytes, counted_requests
+from rackproof.bench.storage.byte_counters import COUNTED, check_ports, counted_bytes, counted_requests, told_by_then
 from rackproof.bench.storage.checkpoint_reader import MOST_LAG
 from rackproof.bench.storage.commands import BEFORE, folders_of
 from rackproof.bench.storage.conditions import cache_conditions, mounts_text, server_conditions, start_share, worst
@@ -107,8 +107,8 @@ def read_files(answers: Sequence[CommandResult], measurement: Measurement, stora
         _check_alike(run, measurement)
         own = [_part(run, node, job, storage) for node in nodes]
         served.append((run.served, own[0].read * len(run.nodes)))  # all clients are alike
-        check_ports(*served[-1], storage, PROGRAM)
         seconds = _seconds(own)
+        check_ports(*served[-1], storage, PROGRAM, told_by_then(seconds))
         amount = sum(part.files if measurement.metric == METADATA else part.bytes / 1e6 for part in own)
         samples.append(amount / seconds)
         parts.append(own)
@@ -163,6 +163,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         if abs(row.begin_s) > TOGETHER_S or row.end_s <= row.begin_s:
             ran = f"from {row.begin_s:+.3f} s to {row.end_s:+.3f} s"
             raise ParseError(PROGRAM, f"{node}: a process ran {ran} of the common start")
+    begin_s, end_s = min(row.begin_s for row in rows), max(row.end_s for row in rows)
     dataset = size * len(rows)
     companions = {"dataset_bytes": float(dataset)}
     cached, text = None, ""
@@ -170,7 +171,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         if before.client.tree != (tree := Tree(used * len(rows), dataset)):
             raise ParseError(PROGRAM, f"{node}: expected {tree} before it read, actual {before.client.tree}")
         counted = counted_bytes(storage, before, after, writes=False)
-        counted.check(dataset, PROGRAM)
+        counted.check(dataset, PROGRAM, seconds=end_s - begin_s)
         text, cached = counted.text, start_share(before, dataset)
         companions["application_bytes"] = float(dataset)
         if counted.exact is not None:
@@ -185,7 +186,6 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         raise FromMemory(PROGRAM, f"{node}: {100 * (1 - requests / used / len(rows)):.0f} % {why}")
     if requests is not None and not reads:
         cached = 0.0
-    begin_s, end_s = min(row.begin_s for row in rows), max(row.end_s for row in rows)
     return _Part(used * len(rows), dataset, dataset if reads else 0, begin_s, end_s, requests, companions, cached, text)
 
 

@@ -87,7 +87,7 @@ def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:
         assert measurement.samples == pytest.approx((2 * RATE * 1024**3 / 1e9,) * 2), measurement.reason
         assert measurement.labels == {"storage": "nfs-rdma", "block_bytes": "1048576", "clients": "1"}
         assert measurement.conditions["gpus"] == 2
-        assert measurement.conditions["bytes"] == "by the mount"
+        assert measurement.conditions["bytes"] == "by the mount and the node's ports"
     assert faults(tmp_path) == set()
     other = of_storage(storages=("nfs-rdma",), gds=SIZES.model_copy(update={"threads": 8})).architecture
     assert faults(tmp_path, other) == {"threads: the profile asks for 8, the run had 4"}

@@ -119,7 +119,10 @@ def test_files_that_no_server_sent_are_no_rate_and_names_still_are(tmp_path: Pat
     def server(text: str) -> str:
         return re.sub(r"tx_bytes:(\d+)", f"tx_bytes:{sent}", text)
 
-    measured = measure(tmp_path, FileNodes(ARCHITECTURE, server=server).answer)
+    many = {"files": 2000}  # for longer than ports may be late
+    sizes = {"small_files": SMALL.model_copy(update=many), "metadata": TINY.model_copy(update=many)}
+    architecture = of_storage(**sizes).architecture
+    measured = measure(tmp_path, FileNodes(architecture, server=server).answer, architecture)
     for key in ((READ, "rack"), (SHARD, "rack"), ("read", "rack"), ("read", "gpu-02")):
         assert measured[key].invalid == (not measured[key].samples) == invalid
         assert ("came from their memory: the servers' ports sent" in (measured[key].reason or "")) == invalid
