@@ -48,7 +48,12 @@ class Metric:
     not_yet_of: tuple[Scope, ...] = ()
     """Scopes in which the benchmark does not measure it so far."""
     not_yet_with: tuple[str, ...] = ()
-    """Labels that the benchmark does not record so far, beside ``UNRECORDED``."""
+    """Labels that the benchmark does not record so far, beside ``UNRECORDED``.
+
+    ``clients`` tells the sums of one job with several numbers of clients apart. Where there is one number of them it is
+    a condition instead: a label would make another quantity of it, so that numbers of earlier runs would no longer be
+    compared, and evidence would lack the measurement of the plan.
+    """
     over_whole: bool = False
     """A percentage that may be more than 100."""
     of_content: bool = False

@@ -8,6 +8,7 @@ What a client tells of its bytes, and what that proves:
   and ``metrics/latency`` since 5.17, ``metrics`` before). It speaks TCP only (``net/ceph/messenger.c``).
 * GPFS: ``mmpmon fs_io_s`` counts bytes of applications, also those that came from the page pool.
 * BeeGFS, WEKA, DAOS: no counter on the client. The node's ports must have carried the bytes: see ``PortBytes``.
+* NFS: the mount counts; the node's ports must have carried as many bytes, where all of them count: ``nfs_ports_in``.
 
 GPFS tells only whether RDMA has started, not which connection uses it, and DAOS what its servers offer. Where the
 architecture asks for RDMA the ports' RDMA counters prove the rest.
@@ -31,7 +32,7 @@ from rackproof.parse.parallel_fs import (
     parse_lustre_imports,
     parse_weka_networks,
 )
-from rackproof.parse.sysfs import GREP_DONE, files_of
+from rackproof.parse.sysfs import GREP_DONE, files_in, files_of
 from rackproof.parse.text import excerpt, integer, matched
 
 LNET: Final = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
@@ -236,3 +237,47 @@ def port_bytes_in(answer: Answer) -> PortBytes:
         moved("rx_bytes_phy", "tx_bytes_phy"),
         moved("port_rcv_data", "port_xmit_data", _WORD),
     )
+
+
+_INTERFACES: Final = "/sys/class/net/lo/statistics/[rt]x_bytes /sys/class/net/*/device/net/*/statistics/[rt]x_bytes"
+_BONDS: Final = "/sys/class/net/bonding_masters"
+_OF_PORT: Final = "/sys/class/infiniband/*/device/infiniband/*/ports/*"
+_OF_RDMA: Final = f"{_BONDS} {_OF_PORT}/link_layer {_OF_PORT}/counters/port_rcv_data {_OF_PORT}/counters/port_xmit_data"
+_NFS_PORT: Final = re.compile(
+    r"/sys/class/.+?/(lo|device/net/[^/]+|device/infiniband/[^/]+/ports/\d+)/(?:statistics/|counters/)?(\w+)"
+)
+
+
+def nfs_ports_command(storage: Storage) -> str:
+    """Command that reads the bytes of every port which could carry those of an NFS mount: one process, as readings in a
+    ramp follow each other closely.
+
+    The route to the server names one interface only, and answers may come in by another one (several routes, rules,
+    two ports in one network). A server on this node uses ``lo``. RDMA in software goes through the interfaces.
+    """
+    return f"grep -sH '' {_INTERFACES}{f' {_OF_RDMA}' if storage.transport == 'rdma' else ''}{STATUS}"
+
+
+def nfs_ports_in(answer: Answer) -> dict[str, Moved] | None:
+    """Bytes by port, from an answer to ``nfs_ports_command``; None where some of them are not known.
+
+    That is so without a port of hardware (in a container), with an RDMA device that does not count, and with RDMA
+    beside a bond, whose device may count those of one port only. Raises ParseError.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    files = files_in(answer)
+    for path, lines in files.items():
+        if path != _BONDS:
+            match = matched("port counters", _NFS_PORT, path, "a counter of a port")
+            own = counts.setdefault(match[1], {})
+            own |= {match[2]: int(lines[0])} if lines[0].strip().isdecimal() else {}
+    moved = {port: _moved_by(own) for port, own in counts.items()}
+    known = {port: one for port, one in moved.items() if one is not None}
+    return known if _BONDS not in files and len(known) == len(moved) and known.keys() - {"lo"} else None
+
+
+def _moved_by(counts: dict[str, int]) -> Moved | None:
+    for received, sent, unit in (("rx_bytes", "tx_bytes", 1), ("port_rcv_data", "port_xmit_data", _WORD)):
+        if {received, sent} <= counts.keys():
+            return Moved(counts[received] * unit, counts[sent] * unit)
+    return None

@@ -88,6 +88,8 @@ class StorageNodes:
     transport_after: str | None = None
     ports: Mapping[str, float] = field(default_factory=lambda: {"kernel": 1.0, "rdma": 1.0, "wire": 1.1})
     """Share of the bytes that each kind of port counter sees; without an entry nothing counts."""
+    nfs_ports: Callable[[str], str] = lambda text: text
+    """Edits what the ports of a node with a mount of NFS count."""
     drives: float = 1.0
     """Share of the bytes that the servers' drives read; the rest is in their memory."""
     server: Callable[[str], str | None] = lambda text: text
@@ -160,7 +162,8 @@ class StorageNodes:
         storage = self.told[node]
         read, written = moved.get((node, storage.mountpoints[0]), [0, 0])
         if storage.class_ == "nfs":
-            return f"-- mountstats\n{mountstats(storage, addresses, read, written)}"
+            ports = "\n".join([*self._nfs_ports(storage, read, written), ""])
+            return f"-- mountstats\n{mountstats(storage, addresses, read, written)}{ports}"
         if storage.class_ == "local":
             return f"-- block\n1 0 {read // 512} 0 1 0 {written // 512} 0 0 0 0\n"
         lines = self._transfer(storage, "echo -- ports", True, read, written)
@@ -191,6 +194,7 @@ class StorageNodes:
         lines += ["-- mountstats"]
         if storage.class_ == "nfs":
             lines += self.mountstats(mountstats(storage, addresses, read, written)).splitlines()
+            lines += self._nfs_ports(storage, read, written)
         if storage.class_ == "local":
             lines += ["-- device", "/dev/nvme0n1", "-- block"]
             lines += [f"1 0 {read // 512} 0 1 0 {written // 512} 0 0 0 0"]
@@ -199,6 +203,13 @@ class StorageNodes:
         lines += ["-- files"]
         lines += [f"{size} {int(size * self.allocated) // 512} 512 {path}" for path, size in files.items()]
         return "\n".join([*lines, "-- end", ""])
+
+    def _nfs_ports(self, storage: Storage, read: int, written: int) -> list[str]:
+        """What the ports count; RDMA is counted by its device alone."""
+        kinds = {name: (int(read * share), int(written * share)) for name, share in self.ports.items()}
+        rdma = storage.transport == "rdma" and kinds.get("rdma")
+        text = transfer_answers.nfs_ports((0, 0) if rdma else kinds["kernel"], rdma or None)
+        return ["-- ports", *self.nfs_ports(text).splitlines(), "status 2"]
 
     def _transfer(self, storage: Storage, command: str, after: bool, read: int, written: int) -> list[str]:
         """What the client of a parallel file system tells."""

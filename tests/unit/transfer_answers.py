@@ -81,6 +81,18 @@ def counters(fstype: str, name: str, read: int, written: int) -> str | None:
     return None
 
 
+def nfs_ports(kernel: tuple[int, int], rdma: tuple[int, int] | None) -> str:
+    """Bytes received and sent by the node of an NFS mount; None: it has no RDMA device."""
+    net, device = "/sys/class/net/eth0/device/net/eth0/statistics", "/sys/class/infiniband/mlx5_0/device/infiniband"
+    rows = {f"{net}/rx_bytes": kernel[0], f"{net}/tx_bytes": kernel[1]}
+    rows |= {f"/sys/class/net/lo/statistics/{way}_bytes": 4711 for way in ("rx", "tx")}
+    if rdma:
+        port = f"{device}/mlx5_0/ports/1"
+        rows |= {f"{port}/counters/port_rcv_data": rdma[0] // 4, f"{port}/counters/port_xmit_data": rdma[1] // 4}
+        return "".join(f"{path}:{count}\n" for path, count in rows.items()) + f"{port}/link_layer:Ethernet\n"
+    return "".join(f"{path}:{count}\n" for path, count in rows.items())
+
+
 def ports(kernel: tuple[int, int], wire: tuple[int, int] | None, rdma: tuple[int, int] | None) -> str:
     """Bytes received and sent; None: nothing counts them."""
     net, device = "/sys/class/net/eth0/statistics", "/sys/class/infiniband/mlx5_0/ports/1/counters"

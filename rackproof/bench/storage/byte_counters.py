@@ -12,15 +12,16 @@ from rackproof.core.architecture import Storage
 from rackproof.core.judging.bars import number_text
 from rackproof.parse import FromMemory, ParseError
 from rackproof.parse.client_state import with_counters
-from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
+from rackproof.parse.client_transfer import Moved, bytes_in, nfs_ports_in, port_bytes_in
 from rackproof.parse.mounts import NfsMount
 
 UNTOLD = ("gpfs", "fuse.daos")
 """File systems whose clients show which transports are available, not which is used: ``parse.client_transfer``."""
 COUNTED = 0.97
 """Minimum share of fio's bytes in a counter: read-ahead and other programs only add to it."""
-
-
+LATE_S = 3.0
+"""Seconds by which a port may tell its bytes later: adapters hand their counts over about once a second (bnxt_en, mlx5
+that switches)."""
 _SIZES = ((10**9, "GB"), (10**6, "MB"), (1, "B"))
 
 
@@ -36,14 +37,18 @@ class Counted(NamedTuple):
     writes: bool = False
     memory: str = "the client's memory"
     """Where bytes are that no counter has."""
+    late: Mapping[str, int] = {}
+    """Counts beside those of the mount, of counters that may tell them later."""
 
-    def check(self, moved: int, tool: str = "fio", who: str = "") -> None:
+    def check(self, moved: int, tool: str = "fio", who: str = "", seconds: float = 0.0) -> None:
         """Raises FromMemory, whose reason begins with ``who``, if a counter has less than the bytes that ``tool``
-        reports; ParseError for a counter that went back."""
-        for counter, count in self.others.items():
+        reports; ParseError for a counter that went back. ``seconds``: in which they moved evenly; without it the
+        counters that may be late prove nothing."""
+        told = {} if self.writes else {name: (count, told_by_then(seconds)) for name, count in self.late.items()}
+        for counter, (count, share) in ({name: (count, 1.0) for name, count in self.others.items()} | told).items():
             if count < 0:
                 raise ParseError(tool, f"{who}{counter} counted {-count} B less after the run than before")
-            if count < moved * COUNTED:
+            if count < moved * COUNTED * share:
                 missing = f"{100 * (1 - count / moved):.0f} % of {size_text(moved)} that it"
                 way = f"wrote stayed in {self.memory}" if self.writes else f"read came from {self.memory}"
                 raise FromMemory(tool, f"{who}{missing} {way}: {counter} counted {size_text(count, moved)}")
@@ -51,22 +56,32 @@ class Counted(NamedTuple):
     @staticmethod
     def together(counts: Collection[Counted]) -> Counted:
         """Sums over several clients, of the counters that all of them have."""
-        names = set.intersection(*(set(one.others) for one in counts))
         exact = [one.exact for one in counts if one.exact is not None]
         return Counted(
             sum(exact) if len(exact) == len(counts) else None,
-            {name: sum(one.others[name] for one in counts) for name in sorted(names)},
+            _summed([one.others for one in counts]),
             next((one.unread for one in counts if one.unread), ""),
             any(one.writes for one in counts),
             next(one.memory for one in counts),
+            _summed([one.late for one in counts]),
         )
 
     @property
     def text(self) -> str:
         """Sources of the counts, for the reader of a report."""
-        counted = f"by {' and '.join(self.others)}" if self.others else ""
+        counted = f"by {' and '.join([*self.others, *self.late])}" if self.others or self.late else ""
         not_proven = f"not proven: {self.unread or 'nothing counts them'}" if self.exact is None else ""
         return "; ".join(filter(None, (counted, not_proven)))
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = set.intersection(*map(set, counts))
+    return {name: sum(one[name] for one in counts) for name in sorted(names)}
+
+
+def told_by_then(seconds: float) -> float:
+    """Share of the bytes which moved evenly in so many seconds that a port has told at their end."""
+    return max(0.0, 1 - LATE_S / seconds) if seconds else 0.0
 
 
 _OLD_FIO: Final = "fio before 3.36 does not tell: install 3.36 or newer, or measure without a ramp (ramp_s: 0)"
@@ -84,11 +99,24 @@ def check_sent(run: Run, storage: Storage) -> None:
 
     Raises FromMemory. DPDK, which WEKA uses, passes by the counters of the kernel and of RDMA devices.
     """
-    served, read = run.served, run.fio_bytes
-    if isinstance(served, Served) and read and storage.fstype != "wekafs" and served.ports < COUNTED * read:
-        share = f"{100 * (1 - served.ports / read):.0f} % of {size_text(read)} that the clients read"
-        sent = f"the servers' ports sent {size_text(served.ports, read)}"
-        raise FromMemory("fio", f"{share} came from their memory: {sent}")
+    check_ports(run.served, run.fio_bytes, storage, "fio")
+
+
+def check_ports(served: Served | str | None, read: int, storage: Storage, tool: str, told: float = 1.0) -> None:
+    """As ``check_sent``; all clients read so many bytes, by ``tool``. ``told``: see ``told_by_then``."""
+    if not isinstance(served, Served) or storage.fstype == "wekafs" or served.ports >= COUNTED * told * read:
+        return
+    if may_use_rdma(storage) and not served.rdma:  # the interfaces do not see it, and nothing else counts it
+        return
+    share = f"{100 * (1 - served.ports / read):.0f} % of {size_text(read)} that the clients read"
+    sent = f"the servers' ports sent {size_text(served.ports, read)}"
+    raise FromMemory(tool, f"{share} came from their memory: {sent}")
+
+
+def may_use_rdma(storage: Storage) -> bool:
+    """Whether the architecture demands RDMA, or leaves open whether a file system uses it that can."""
+    left_open = storage.transport is None and storage.class_ == "parallel" and storage.fstype != "ceph"
+    return left_open or storage.transport == "rdma"
 
 
 def counted_in_run(run: Run, node: str, storage: Storage, before: State, after: State) -> Counted:
@@ -127,7 +155,8 @@ def _counted(storage: Storage, before: State, after: State, writes: bool) -> Cou
         pair = [s.client.device_written_bytes if writes else s.client.device_read_bytes for s in (before, after)]
         return _exactly("the device", None if pair[0] is None or pair[1] is None else pair[1] - pair[0])
     if storage.class_ == "nfs":
-        return _exactly("the mount", _by_mounts(storage, before, after, writes))
+        counted = _exactly("the mount", _by_mounts(storage, before, after, writes))
+        return counted._replace(late=_by_nfs_ports(before, after, writes))
     ports = carried_bytes(storage, before, after, writes)
     try:
         exact = _by_client(storage, before, after, writes)
@@ -153,6 +182,16 @@ def _by_mounts(storage: Storage, before: State, after: State, writes: bool) -> i
             raise ParseError("mountstats", f"{old.mountpoint} has no count of bytes")
         total += pair[1] - pair[0]
     return total
+
+
+def _by_nfs_ports(before: State, after: State, writes: bool) -> dict[str, int]:
+    """Traffic of all ports of the node, with headers and that of others; empty where it is not known of all ports."""
+    answers = (before.client.ports, after.client.ports)
+    old, new = (nfs_ports_in(answer) if answer is not None else None for answer in answers)
+    if old is None or new is None or old.keys() != new.keys():
+        return {}
+    growths = [_growth(old[port], new[port], writes) for port in old]
+    return {"the node's ports": sum(growths)} if min(growths) >= 0 else {}  # a port that began again tells nothing
 
 
 def _by_client(storage: Storage, before: State, after: State, writes: bool) -> int | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rackproof.bench.reading import Reading
+from rackproof.bench.reading import Reading, of_every
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.result import Proven, summed, whole
 from rackproof.bench.storage.runs import Run
+from rackproof.bench.storage.server_counters import served_bytes
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
@@ -49,7 +50,8 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     conditions["workload"] = {field: int(job[option]) for option, field in _SIZES.items()}
     conditions["workload"] |= {"model": measurement.labels["model"], "runs": len(own)}
     conditions["ranks"] = int(job["numjobs"]) * len(nodes)
-    return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, summed(every))
+    companions = summed(every) | of_every([served_bytes(run.served, run.read_bytes) for run in own])
+    return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
 
 
 def _seconds(results: Sequence[Proven], version: str, apart: bool) -> float:

@@ -147,6 +147,12 @@ class Clients:
             if answers[node].rc is None
         }
 
+    def of_servers(self, command: str) -> dict[str, str]:
+        """A command for the servers' counters, where no client runs on a server: its own bytes would be among them."""
+        if self.storage.server_role in self.storage.client_roles:
+            return {}
+        return {node.name: command for node in self.storage.server_nodes(self.session.rack)}
+
     def results(self, places: Iterable[Measurement]) -> Iterator[Measurement]:
         """The step's measurements; once a client is lost, only wrong content that another one has read counts."""
         lost, raw = self.lost, self.outputs
@@ -209,7 +215,7 @@ class StorageClients(Clients):
                 break
             answer = self._launch(nodes, {node: job_file(":".join(self._used(node))) for node in nodes}, seconds)
             lost = self.fio.lost(answer, nodes)
-            lost = self.read_state(nodes, self._used, self._of_servers(server_state(AFTER))) | lost
+            lost = self.read_state(nodes, self._used, self.of_servers(server_state(AFTER))) | lost
             if not lost:
                 return nodes
             self.lost |= lost
@@ -225,7 +231,7 @@ class StorageClients(Clients):
             self.own.append(self.fio.launch(nodes, texts.__getitem__, limit_s))
             return self.own[-1]
         of_client = counters_in_ramp(self.storage, self.addresses, ramp_s, len(nodes))
-        commands = self._of_servers(server_in_ramp(ramp_s, len(nodes))) | dict.fromkeys(nodes, of_client)
+        commands = self.of_servers(server_in_ramp(ramp_s, len(nodes))) | dict.fromkeys(nodes, of_client)
 
         def ask(connection: Connection) -> CommandResult:
             return connection.run(commands[connection.node.name], ramp_s + STATE_S, hold=True)
@@ -244,13 +250,7 @@ class StorageClients(Clients):
         self.lost |= self.fio.unready(nodes)
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
         commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
-        return self.drop(commands, beside=self._of_servers(server_state(BEFORE)))
-
-    def _of_servers(self, command: str) -> dict[str, str]:
-        """A command for the servers' counters, where no client runs on a server: its own bytes would be among them."""
-        if self.storage.server_role in self.storage.client_roles:
-            return {}
-        return {node.name: command for node in self.storage.server_nodes(self.session.rack)}
+        return self.drop(commands, beside=self.of_servers(server_state(BEFORE)))
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

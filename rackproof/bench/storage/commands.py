@@ -10,7 +10,7 @@ from rackproof.bench.user import USER, Account
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.parse.answer import STATUS
-from rackproof.parse.client_transfer import PORTS, bytes_command, transport_command
+from rackproof.parse.client_transfer import PORTS, bytes_command, nfs_ports_command, transport_command
 from rackproof.parse.fscache import CACHE_DRIVE, STATS
 from rackproof.parse.parallel_fs import DFUSE
 from rackproof.shell import script
@@ -81,7 +81,7 @@ def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[st
 
 def counters_in_ramp(storage: Storage, addresses: Sequence[str], ramp_s: int, clients: int) -> str:
     """Command that prints a client's counters again and again around the end of a ramp, for ``parse_timed``."""
-    sections = ["mountstats", _BYTES_OF_NFS]
+    sections = ["mountstats", _BYTES_OF_NFS, "ports", nfs_ports_command(storage)]
     if storage.class_ == "local":
         sections = _block(storage)
     elif storage.class_ == "parallel":
@@ -134,6 +134,8 @@ def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> s
     if storage.class_ == "local":
         sections += ["device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"]
         sections += _block(storage)
+    if storage.class_ == "nfs":
+        sections += ["ports", nfs_ports_command(storage)]
     if storage.local_cache:
         sections += ["fscache", f"{STATS}{STATUS}", "cachedrive", CACHE_DRIVE]
     if storage.fstype == "fuse.daos":

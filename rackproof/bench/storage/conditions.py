@@ -58,14 +58,15 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     lines = [line for run in runs for line in fio.complaints(run.launch.words)]
     if messages := dict.fromkeys(f"{line.host}: {line.text}" if line.host else line.text for line in lines):
         conditions["fio_said"] = list(messages)[:_SHOWN]
-    return conditions | ({} if job["rw"] == "write" else _of_servers(runs))
+    served = [] if job["rw"] == "write" else [(run.served, run.read_bytes) for run in runs]
+    return conditions | server_conditions(served)
 
 
-def _of_servers(runs: Sequence[Run]) -> dict[str, Any]:
-    """Bytes of the servers' drives and ports in each run, which serves all clients; empty where none was asked."""
-    served = [run.served for run in runs]
-    known = [(one, run.read_bytes) for one, run in zip(served, runs, strict=True) if isinstance(one, Served)]
-    if why := next((one for one in served if isinstance(one, str)), ""):
+def server_conditions(runs: Sequence[tuple[Served | str | None, int | None]]) -> dict[str, Any]:
+    """Bytes of the servers' drives and ports in each run, which serves all clients; empty where none was asked.
+    ``runs``: each with the bytes that all of its clients read, None where that is not known."""
+    known = [(served, read) for served, read in runs if isinstance(served, Served)]
+    if why := next((served for served, _ in runs if isinstance(served, str)), ""):
         return {"server_memory": f"unknown: {why}"}
     if not known or len(known) < len(runs):
         return {}

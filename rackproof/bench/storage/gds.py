@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, Clients
-from rackproof.bench.storage.commands import drop_and_state
+from rackproof.bench.storage.commands import AFTER, BEFORE, drop_and_state, server_state
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM, folder_of, results_of, simulated
 from rackproof.bench.storage.program_runs import ProgramRun
 from rackproof.bench.storage.reader import CLIENTS, read_storage
@@ -63,10 +63,12 @@ class _Client(Clients):
             for _ in range(self.profile.runs):
                 if self.lost:
                     break
-                self.drop({self.node: drop_and_state(self.storage, (), self.addresses)})
+                state = drop_and_state(self.storage, (), self.addresses)
+                self.drop({self.node: state}, beside=self.of_servers(server_state(BEFORE)))
                 if not self.lost:
                     self._run("read", float(self.profile.runtime_s))
-                    self.lost |= self.read_state([self.node], lambda node: ())
+                    after = self.of_servers(server_state(AFTER))
+                    self.lost |= self.read_state([self.node], lambda node: (), after)
         except ParseError as error:
             return str(error)
         return self.lost.get(self.node, "")

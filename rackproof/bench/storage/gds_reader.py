@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rackproof.bench.reading import Reading
-from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.reading import Reading, of_every
+from rackproof.bench.storage.byte_counters import check_ports, counted_bytes, told_by_then
 from rackproof.bench.storage.commands import BEFORE, folders_of
-from rackproof.bench.storage.conditions import cache_conditions, mounts_text
+from rackproof.bench.storage.conditions import cache_conditions, mounts_text, server_conditions
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import states_around
+from rackproof.bench.storage.server_counters import served_bytes
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
@@ -25,6 +26,10 @@ SIMULATED: Final = "gdsio (simulated)"
 _SHORTEST: Final = 0.9
 """Least share of the asked time: gdsio's own examples end up to 8 % early."""
 _SIZES: Final = {"threads": "threads", "file_bytes": "file_bytes", "block_bytes": "block_bytes", "seconds": "runtime_s"}
+
+
+_OF_SERVERS: Final = ("sync;", ": storage-server ")
+"""Begin the commands that servers carry out for every client."""
 
 
 def folder_of(storage: Storage, node: str) -> str:
@@ -63,12 +68,12 @@ def results_of(run: ProgramRun, node: str, job: str) -> list[GdsResult]:
 def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage: Storage) -> Reading:
     """One sample per run, the sum of all GPUs of the node. Raises ParseError."""
     (node,) = measurement.members
-    own = [answer for answer in answers if answer.node == node or answer.command.startswith("sync;")]
+    own = [answer for answer in answers if answer.node == node or answer.command.startswith(_OF_SERVERS)]
     every = program_runs(own, PROGRAM, MARK, ProgramRun)
     if not every or every[0].jobs != ("write",):
         raise ParseError(PROGRAM, "nothing wrote its files before")
     results_of(every[0], node, "write")
-    runs, samples, counts, texts = every[1:], [], set(), []
+    runs, samples, counts, texts, moved = every[1:], [], set(), [], []
     if not runs:
         raise ParseError(PROGRAM, "no run of read")
     for run in runs:
@@ -82,7 +87,10 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
         if short := [result.seconds for result in results if result.seconds < _SHORTEST * config["seconds"]]:
             raise ParseError("gdsio", f"expected a run of {config['seconds']} s, actual {short[0]:g} s")
         counted = counted_bytes(storage, before, after, writes=False)
-        counted.check(sum(result.moved_bytes for result in results), "gdsio")
+        moved.append(sum(result.moved_bytes for result in results))
+        shortest_s = min(result.seconds for result in results)
+        counted.check(moved[-1], "gdsio", seconds=shortest_s)
+        check_ports(run.served, moved[-1], storage, "gdsio", told_by_then(shortest_s))
         samples.append(sum(result.bytes_per_s for result in results) / 1e9)
         counts.add(len(results))
         texts.append(counted.text)
@@ -97,8 +105,10 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
         "mount": mounts_text(storage, [run.state(node, BEFORE) for run in runs]),
         "workload": {name: config[key] for key, name in _SIZES.items()},
         "bytes": "; ".join(dict.fromkeys(text for text in texts if text)),
+        **server_conditions([(run.served, read) for run, read in zip(runs, moved, strict=True)]),
     }
-    return Reading(tuple(samples), tuple(run.answers[node] for run in every), conditions)
+    companions = of_every([served_bytes(run.served, read) for run, read in zip(runs, moved, strict=True)])
+    return Reading(tuple(samples), tuple(run.answers[node] for run in every), conditions, companions)
 
 
 def simulated(run: ProgramRun, node: str) -> bool:

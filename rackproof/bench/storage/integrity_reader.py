@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackproof.bench.reading import Reading
+from rackproof.bench.reading import Reading, of_every
 from rackproof.bench.storage.commands import BEFORE
 from rackproof.bench.storage.conditions import cached_at_start, conditions_of
 from rackproof.bench.storage.fio_launch import (
@@ -27,6 +27,7 @@ from rackproof.bench.storage.fio_launch import (
 from rackproof.bench.storage.proof import check_options, states_around
 from rackproof.bench.storage.result import summed, whole
 from rackproof.bench.storage.runs import Run
+from rackproof.bench.storage.server_counters import served_bytes
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.metrics import DAMAGE
@@ -68,6 +69,8 @@ def read_integrity(runs: Sequence[Run], measurement: Measurement, storage: Stora
         companions[CACHED] = (sum(share for share in cached if share is not None),)
     if not damage:  # it ends a read before the end of the file
         companions |= summed([[whole(run, node, storage) for run in reads for node in nodes]])
+        served = of_every([served_bytes(run.served, run.read_bytes) for run in reads])
+        companions |= {name: (sum(numbers),) for name, numbers in served.items()}
     conditions = conditions_of(reads, nodes, storage, len(write.before))
     conditions["workload"] = {field: int(write.launch.jobs[nodes[0]][option]) for option, field in _SIZES.items()}
     readers = ["the writer", "another client"][: len(reads)]

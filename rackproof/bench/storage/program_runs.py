@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, server_state, state_of
 from rackproof.bench.storage.runs import StatesAround
 from rackproof.parse import ParseError
 from rackproof.parse.jsondoc import Json
@@ -33,6 +33,8 @@ class ProgramRun(StatesAround):
     """None without a command on servers."""
     answers: dict[str, CommandResult] = field(default_factory=dict)
     after: dict[str, CommandResult] = field(default_factory=dict)
+    servers_before: Mapping[str, CommandResult] = field(default_factory=dict)
+    servers_after: dict[str, CommandResult] = field(default_factory=dict)
     emptied: frozenset[str] = frozenset()
     """Nodes whose page cache alone was dropped since the run before."""
 
@@ -98,6 +100,7 @@ def program_runs(
     runs: list[Run] = []
     before: dict[str, CommandResult] = {}
     drops: list[CommandResult] = []
+    of_servers: dict[str, CommandResult] = {}
     current: Run | None = None
     for answer in answers:
         asked = state_of(answer.command)
@@ -110,14 +113,20 @@ def program_runs(
             current = None
         elif answer.command == DROP:
             drops.append(answer)
+        elif answer.command == server_state(BEFORE):
+            of_servers[answer.node] = answer
+        elif answer.command == server_state(AFTER):
+            if runs:
+                runs[-1].servers_after.setdefault(answer.node, answer)  # not those of a client that follows
         elif configs_of(answer.command, program):
             if current is None:
                 servers = all(drop.ok for drop in drops) if drops else None
                 earlier = runs[-1].after if runs else {}
                 current = kind(program, mark, before or earlier, bool(before), servers if before else None)
                 current.emptied = frozenset() if before else frozenset(drop.node for drop in drops if drop.ok)
+                current.servers_before = of_servers
                 runs.append(current)
-                before, drops = {}, []
+                before, drops, of_servers = {}, [], {}
             current.answers[answer.node] = answer
         else:
             note(answer, runs[-1] if runs else None)

@@ -24,6 +24,7 @@ from rackproof.bench.storage.knee_reader import KNEE, read_knee
 from rackproof.bench.storage.proof import check_at_once
 from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
+from rackproof.bench.storage.server_counters import served_bytes
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
@@ -96,7 +97,9 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             values = [_value(result, measurement.metric) for result in results]
             samples.append(sum(values))
             shares.append(values)
-            companions.append(_sum(results, single=measurement.scope is Scope.NODE) | run.served_bytes)
+            companions.append(
+                _sum(results, single=measurement.scope is Scope.NODE) | served_bytes(run.served, run.read_bytes)
+            )
             if len(every) > 1:
                 companions[-1].pop(ONCE, None)  # a run before or after read the same bytes
             if measurement.metric == SHARED:

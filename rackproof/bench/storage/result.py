@@ -40,7 +40,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
     check_layout(run, node, requested)
     check_files(before, requested)
     counted = counted_in_run(run, node, storage, before, after)
-    counted.check(moved.io_bytes)
+    counted.check(moved.io_bytes, seconds=moved.runtime_ms / 1e3)
 
     dataset = float(int(requested["size"]) * int(requested["numjobs"]))
     numbers = {

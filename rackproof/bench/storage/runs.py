@@ -29,6 +29,23 @@ class StatesAround:
 
     before: Mapping[str, CommandResult]
     after: dict[str, CommandResult]
+    servers_before: Mapping[str, CommandResult]
+    """State of each server before the run; empty where none was asked."""
+    servers_after: dict[str, CommandResult]
+
+    @cached_property
+    def served(self) -> Served | str | None:
+        """What the servers read and sent, or why it is not known; None where none was asked."""
+        if not self.servers_before and not self.servers_after:
+            return None
+        try:
+            return served_between(self._servers_from(), self.servers_after)
+        except ParseError as error:
+            return str(error)
+
+    def _servers_from(self) -> Mapping[str, CommandResult]:
+        """State of each server from which its bytes count. Raises ParseError."""
+        return self.servers_before
 
     def state(self, node: str, when: str) -> State:
         """State of a node. Raises ParseError if it is unknown."""
@@ -48,21 +65,13 @@ class Run(StatesAround):
     """Last run before this one that wrote the files, by node and directory."""
     after: dict[str, CommandResult] = field(default_factory=dict)
     servers_before: Mapping[str, CommandResult] = field(default_factory=dict)
-    """State of each server before the run; empty where none was asked."""
     servers_after: dict[str, CommandResult] = field(default_factory=dict)
     in_ramp: dict[str, CommandResult] = field(default_factory=dict)
     """Counters of clients and servers around the end of a ramp, by node; empty without a ramp, and in evidence of
     earlier versions."""
 
-    @cached_property
-    def served(self) -> Served | str | None:
-        """What the servers read and sent, or why it is not known; None where none was asked."""
-        if not self.servers_before and not self.servers_after:
-            return None
-        try:
-            return served_between(self._servers_at_ramp_end or self.servers_before, self.servers_after)
-        except ParseError as error:
-            return str(error)
+    def _servers_from(self) -> Mapping[str, CommandResult]:
+        return self._servers_at_ramp_end or self.servers_before
 
     @cached_property
     def fio_bytes(self) -> int:
@@ -118,13 +127,6 @@ class Run(StatesAround):
         readings = {node: self._last_before(node, earliest) for node in self.servers_before}
         recent = {node: one[0] for node, one in readings.items() if one is not None and one[1] <= RECENT}
         return recent if len(recent) == len(readings) else {}
-
-    @property
-    def served_bytes(self) -> dict[str, float]:
-        """Numbers for the gate ``server_drives``; empty where one is not known, or nothing was read."""
-        if not isinstance(self.served, Served) or not self.read_bytes:
-            return {}
-        return {"clients_read_bytes": float(self.read_bytes), "server_drives_bytes": float(self.served.drives)}
 
     @property
     def servers_dropped(self) -> bool | None:

@@ -22,13 +22,23 @@ class Served(NamedTuple):
     """Sent by the ports."""
     of_servers: Mapping[str, int] = {}
     """Sent by each server's ports."""
+    rdma: bool = True
+    """Whether RDMA devices of every server count bytes."""
+
+
+def served_bytes(served: Served | str | None, read: int | None) -> dict[str, float]:
+    """Numbers for the gate ``server_drives``; empty where one is not known, or nothing was read. ``read``: by all
+    clients in the time that ``served`` is about."""
+    if not isinstance(served, Served) or not read:
+        return {}
+    return {"clients_read_bytes": float(read), "server_drives_bytes": float(served.drives)}
 
 
 def served_between(before: Mapping[str, CommandResult], after: Mapping[str, CommandResult]) -> Served:
     """Growth between two answers of every server. Raises ParseError."""
     if not before or before.keys() != after.keys():
         raise ParseError(_TOOL, "expected an answer of every server before and after the run")
-    drives, ports = 0, dict[str, int]()
+    drives, ports, rdma = 0, dict[str, int](), True
     for node in before:
         old, new = _state(before[node]), _state(after[node])
         if old.drives.keys() != new.drives.keys():
@@ -37,7 +47,8 @@ def served_between(before: Mapping[str, CommandResult], after: Mapping[str, Comm
         if min(own) < 0 or (sent := _sent(old, new)) < 0:
             raise ParseError(_TOOL, f"{node}: its counters began again during the run")
         drives, ports[node] = drives + sum(own), sent
-    return Served(drives, sum(ports.values()), ports)
+        rdma = rdma and old.ports.rdma is not None and new.ports.rdma is not None
+    return Served(drives, sum(ports.values()), ports, rdma)
 
 
 def _state(answer: CommandResult) -> ServerState:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rackproof.bench import moment
 from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, STATE_S, TYPICAL, Clients
-from rackproof.bench.storage.commands import drop_and_state
+from rackproof.bench.storage.commands import AFTER, BEFORE, drop_and_state, server_state
 from rackproof.bench.storage.small_files_reader import (
     METADATA,
     PROGRAM,
@@ -144,6 +144,8 @@ class _Files(Clients):
                 },
                 self.count_s,
             )
+            # Not beside the clients: those that count their files let the servers read names from their drives.
+            self.ask(self.of_servers(server_state(BEFORE)))
         if self.lost:
             return
         if part.action == "prepare":
@@ -160,7 +162,7 @@ class _Files(Clients):
             if (why := newest_fault(answer, part.job)) is not None:
                 self.lost[node] = why
         if part.timed and not self.lost:
-            self.lost |= self.read_state(self.clients, lambda node: ())
+            self.lost |= self.read_state(self.clients, lambda node: (), self.of_servers(server_state(AFTER)))
 
     def _command(self, node: str, part: _Part, start: Mapping[str, Any]) -> str:
         config = {**_config(self.storage, node, self.sizes, part), **start}

@@ -2,7 +2,8 @@
 
 A number counts only if every process used all of its files, began with the others and ended well; if mounts were the
 architecture's before and after; if what was read had not been in memory, by the counters of mount, client, device or
-ports; and if the servers of names, where a counter tells, got a request for every file.
+ports, of clients and servers; and if the servers of names, where a counter tells, got a request for every file. What
+servers move for names alone is told and not judged: one answer may be about many files, and drives read none again.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.reading import Reading
-from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, counted_requests
+from rackproof.bench.reading import Reading, of_every
+from rackproof.bench.storage.byte_counters import COUNTED, check_ports, counted_bytes, counted_requests, told_by_then
 from rackproof.bench.storage.checkpoint_reader import MOST_LAG
 from rackproof.bench.storage.commands import BEFORE, folders_of
-from rackproof.bench.storage.conditions import cache_conditions, mounts_text, start_share, worst
+from rackproof.bench.storage.conditions import cache_conditions, mounts_text, server_conditions, start_share, worst
 from rackproof.bench.storage.fio_launch import CACHED, RAM
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import states_around
+from rackproof.bench.storage.server_counters import served_bytes
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.wording import significant
@@ -80,6 +82,7 @@ class _Part(NamedTuple):
     files: int
     bytes: int
     """Read, or created."""
+    read: int
     begin_s: float
     end_s: float
     """Start of the first process and end of the last one, seconds since the common start."""
@@ -97,22 +100,25 @@ def read_files(answers: Sequence[CommandResult], measurement: Measurement, stora
     runs = [run for run in program_runs(answers, PROGRAM, MARK, ProgramRun) if run.jobs == (job,)]
     if not runs:
         raise ParseError(PROGRAM, f"no run of {job}")
-    samples, parts = [], []
+    samples, parts, served = [], [], []
     for run in runs:
         if not set(nodes) <= run.nodes or (measurement.scope is Scope.RACK and run.nodes != set(nodes)):
             raise ParseError(PROGRAM, "it reports other clients than took part")
         _check_alike(run, measurement)
         own = [_part(run, node, job, storage) for node in nodes]
+        served.append((run.served, own[0].read * len(run.nodes)))  # all clients are alike
         seconds = _seconds(own)
+        check_ports(*served[-1], storage, PROGRAM, told_by_then(seconds))
         amount = sum(part.files if measurement.metric == METADATA else part.bytes / 1e6 for part in own)
         samples.append(amount / seconds)
         parts.append(own)
     names = parts[0][0].companions.keys() & set.intersection(*(set(part.companions) for own in parts for part in own))
     companions = {name: tuple(sum(part.companions[name] for part in own) for own in parts) for name in sorted(names)}
+    companions |= of_every([served_bytes(*one) for one in served])
     return Reading(
         tuple(samples),
         tuple(run.answers[node] for run in runs for node in sorted(run.nodes)),
-        _conditions(runs, [part for own in parts for part in own], nodes, job, storage),
+        _conditions(runs, [part for own in parts for part in own], nodes, job, storage) | server_conditions(served),
         companions,
     )
 
@@ -157,6 +163,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         if abs(row.begin_s) > TOGETHER_S or row.end_s <= row.begin_s:
             ran = f"from {row.begin_s:+.3f} s to {row.end_s:+.3f} s"
             raise ParseError(PROGRAM, f"{node}: a process ran {ran} of the common start")
+    begin_s, end_s = min(row.begin_s for row in rows), max(row.end_s for row in rows)
     dataset = size * len(rows)
     companions = {"dataset_bytes": float(dataset)}
     cached, text = None, ""
@@ -164,7 +171,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         if before.client.tree != (tree := Tree(used * len(rows), dataset)):
             raise ParseError(PROGRAM, f"{node}: expected {tree} before it read, actual {before.client.tree}")
         counted = counted_bytes(storage, before, after, writes=False)
-        counted.check(dataset, PROGRAM)
+        counted.check(dataset, PROGRAM, seconds=end_s - begin_s)
         text, cached = counted.text, start_share(before, dataset)
         companions["application_bytes"] = float(dataset)
         if counted.exact is not None:
@@ -179,8 +186,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         raise FromMemory(PROGRAM, f"{node}: {100 * (1 - requests / used / len(rows)):.0f} % {why}")
     if requests is not None and not reads:
         cached = 0.0
-    begin_s, end_s = min(row.begin_s for row in rows), max(row.end_s for row in rows)
-    return _Part(used * len(rows), dataset, begin_s, end_s, requests, companions, cached, text)
+    return _Part(used * len(rows), dataset, dataset if reads else 0, begin_s, end_s, requests, companions, cached, text)
 
 
 def _rows(document: Json, count: int) -> list[_Row]:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench.relay import socket_of
-from rackproof.core.architecture import CheckpointProfile
+from rackproof.core.architecture import CheckpointProfile, Gate
 from rackproof.core.evidence import Measurement
+from rackproof.core.judging.gates import fault_of
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import commands, of_storage
@@ -166,9 +167,15 @@ def test_a_checkpoint_read_back_from_memory_is_invalid_with_its_share(
 def test_the_bytes_of_a_checkpoint_are_recorded_with_their_counters(tmp_path: Path) -> None:
     nodes = FromMemory(ARCHITECTURE)
     nodes.of_server = True
-    read = measure(tmp_path, nodes.answer)["checkpoint.read_bandwidth"]
+    measured = measure(tmp_path, nodes.answer)
+    read = measured["checkpoint.read_bandwidth"]
     assert read.companions["application_bytes"] == read.companions["counter_bytes"] == (8 * SIZES.file_bytes,) * 2
     assert read.conditions["server_memory"].startswith("60 % of 134 MB that the clients read")
+    assert read.companions["clients_read_bytes"] == (8 * SIZES.file_bytes,) * 2
+    fault = fault_of([Gate.SERVER_DRIVES], read.companions, len(read.samples))
+    assert "from the servers' drives, actual 40 %: the servers' memory answered the rest" in (fault or "")
+    assert "clients_read_bytes" not in measured["checkpoint.write_bandwidth"].companions
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_a_full_file_system_ends_the_step_with_its_words(tmp_path: Path) -> None:

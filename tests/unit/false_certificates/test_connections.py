@@ -126,7 +126,7 @@ def test_the_ratio_is_of_one_client_after_another(tmp_path: Path) -> None:
     )
     first = measured["gpu-01"]
     assert first.companions["one_connection_mb_per_s"] == pytest.approx((40.0, 40.0), rel=0.02)
-    assert first.conditions["connections"] == 8
+    assert (first.conditions["connections"], first.conditions["clients"]) == (8, 1)
     assert f"on {OWN_MOUNT}, nfs4, tcp, 8 connections" in first.conditions["mount"]
     assert [re.findall(r"vers=[\d.]+|nconnect=\d+", pipe) for pipe in nodes.pipes] == [
         ["vers=4.1", "nconnect=1"], ["vers=4.1", "nconnect=8"],

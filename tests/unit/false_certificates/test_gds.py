@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +87,7 @@ def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:
         assert measurement.samples == pytest.approx((2 * RATE * 1024**3 / 1e9,) * 2), measurement.reason
         assert measurement.labels == {"storage": "nfs-rdma", "block_bytes": "1048576", "clients": "1"}
         assert measurement.conditions["gpus"] == 2
-        assert measurement.conditions["bytes"] == "by the mount"
+        assert measurement.conditions["bytes"] == "by the mount and the node's ports"
     assert faults(tmp_path) == set()
     other = of_storage(storages=("nfs-rdma",), gds=SIZES.model_copy(update={"threads": 8})).architecture
     assert faults(tmp_path, other) == {"threads: the profile asks for 8, the run had 4"}
@@ -112,6 +114,39 @@ def test_a_run_without_proof_is_no_number(tmp_path: Path, fault: dict[str, Any],
     measurement = measure(tmp_path, GdsNodes(ARCHITECTURE, **fault))["gpu-01"]
     assert not measurement.samples
     assert why in (measurement.reason or "")
+
+
+def sent(share: float, *, rdma: bool = True) -> Callable[[str], str]:
+    """A server that sends a share of what is read, on an adapter that counts RDMA or not."""
+
+    def server(text: str) -> str:
+        bytes_sent = int(int(re.findall(r"tx_bytes:(\d+)", text)[0]) * share)
+        device = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+        counters = f"{device}/port_xmit_data:{bytes_sent // 4}\n{device}/port_rcv_data:9\n" if rdma else ""
+        return re.sub(r"tx_bytes:\d+\n", f"tx_bytes:7\n{counters}", text)
+
+    return server
+
+
+def test_what_the_servers_read_and_sent_is_told(tmp_path: Path) -> None:
+    for measurement in measure(tmp_path, GdsNodes(ARCHITECTURE, drives=0.5, server=sent(1.0))).values():
+        read = measurement.companions["clients_read_bytes"]
+        assert read == pytest.approx(tuple(s * 9.8e9 for s in measurement.samples), rel=0.01)
+        assert measurement.companions["server_drives_bytes"] == pytest.approx([r / 2 for r in read], abs=1024)
+        assert measurement.conditions["server_ports_sent_bytes"] == pytest.approx(read)
+        assert measurement.conditions["server_memory"].startswith("50 % of 42.")
+    assert faults(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("server", "invalid"),
+    [(sent(0.5), True), (sent(0.5, rdma=False), False), (sent(1.0), False), (lambda text: None, False)],
+    ids=["half", "not-counted", "all", "silent"],
+)
+def test_reads_that_no_server_sent_are_no_number(tmp_path: Path, server: Any, invalid: bool) -> None:
+    for measurement in measure(tmp_path, GdsNodes(ARCHITECTURE, server=server)).values():
+        assert measurement.invalid == (not measurement.samples) == invalid, measurement.reason
+        assert ("came from their memory: the servers' ports sent" in (measurement.reason or "")) == invalid
 
 
 def test_the_stand_in_of_simulated_gpus_is_labelled(tmp_path: Path) -> None:

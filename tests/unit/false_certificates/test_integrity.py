@@ -13,8 +13,9 @@ from rackproof.bench import waiting
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage.client_runs import StorageClients
 from rackproof.bench.storage.fio_launch import is_launch
-from rackproof.core.architecture import WholeFile
+from rackproof.core.architecture import Gate, WholeFile
 from rackproof.core.evidence import Measurement
+from rackproof.core.judging.gates import fault_of
 from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
@@ -102,6 +103,15 @@ def test_the_bytes_of_every_read_are_recorded_with_their_counters(tmp_path: Path
     rack = measure(tmp_path, StorageNodes(NFS).answer)["rack"]
     assert rack.companions["application_bytes"] == rack.companions["counter_bytes"] == (6 * FILE.file_bytes,)
     assert rack.conditions["server_memory"].startswith("none: ")
+    assert fault_of([Gate.SERVER_DRIVES], rack.companions, 1) is None
+    assert rack.companions["clients_read_bytes"] == (6 * FILE.file_bytes,)
+
+
+def test_files_that_the_servers_memory_gave_back_say_nothing_of_their_drives(tmp_path: Path) -> None:
+    rack = measure(tmp_path, StorageNodes(NFS, drives=0.5).answer)["rack"]
+    assert rack.samples == (0.0,)
+    fault = fault_of([Gate.SERVER_DRIVES], rack.companions, 1)
+    assert "from the servers' drives, actual 50 %" in (fault or "")
 
 
 def test_a_local_drive_is_read_by_its_own_node_only(tmp_path: Path) -> None:

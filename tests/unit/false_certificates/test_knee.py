@@ -58,6 +58,7 @@ def test_the_knee_of_a_rack_is_found_within_20_percent(tmp_path: Path, servers: 
     for step in (*curve["steps"], *share.conditions["curves"][0]["steps"]):
         assert 0 < step["p50_us"] < step["p95_us"] < step["p99_us"] < step["p99.9_us"]
     assert outstanding.conditions["cache"] == "cold"
+    assert outstanding.conditions["clients"] == share.conditions["clients"] == 2
     assert BENCH.faults(tmp_path) == {}
 
 

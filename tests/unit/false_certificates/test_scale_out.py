@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackproof.bench.relay import socket_of
-from rackproof.bench.storage.fio_launch import RUN
+from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
+from rackproof.bench.storage.fio_launch import DAMAGE, RUN, SYNCED
+from rackproof.bench.storage.fio_launch import SHARED as SHARED_FILE
 from rackproof.bench.storage.reader import read_storage
+from rackproof.bench.storage.small_files_reader import OF_FILES
 from rackproof.bench.storage.steps import scale_points
-from rackproof.core.architecture import FioJob, StorageProfile
+from rackproof.core.architecture import CheckpointProfile, FilesProfile, FioJob, StorageProfile, WholeFile
 from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.judging.select import Answer, Index, NoNumber
 from rackproof.evidence.store import read_records
@@ -20,6 +24,7 @@ from tests.unit.benchmarked import Bench, commands, measurements, of_storage
 from tests.unit.fakes import Answer as Replies
 from tests.unit.fakes import reply
 from tests.unit.false_certificates.edited import chained
+from tests.unit.file_nodes import FileNodes
 from tests.unit.refusals import refuses
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
@@ -123,6 +128,34 @@ def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path
     assert list(BENCH.faults(tmp_path, edited).values()) == [
         "its outputs do not give it: fio: expected 5 clients, actual 4"
     ]
+
+
+WRITE = JOB.model_copy(update={"rw": "write"})
+RANKS = CheckpointProfile(model="small", ranks=2, block_bytes=1048576, file_bytes=16777216)
+OF_FIO = {
+    "jobs": {"read": JOB, "write": WRITE}, "scale_out": ("read",), "random_reads": (LARGE,), "shared_file": JOB,
+    "synced_writes": WRITE, "checkpoint": RANKS, "integrity": WholeFile(block_bytes=1048576, file_bytes=16777216),
+}  # fmt: skip
+SMALL_FILES = dict.fromkeys(("small_files", "metadata"), FilesProfile(file_bytes=4096, files=20))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "metrics"),
+    [(OF_FIO, StorageNodes, {*CHECKPOINT, DAMAGE, SHARED_FILE, SYNCED}), (SMALL_FILES, FileNodes, {*OF_FILES})],
+    ids=["fio", "files"],
+)
+def test_every_number_says_how_many_clients_there_were(
+    tmp_path: Path, sizes: dict[str, Any], kind: type[StorageNodes], metrics: set[str]
+) -> None:
+    """As a label where there are several numbers of them, as a condition everywhere."""
+    bench = of_storage(2, **sizes)
+    measured = bench.measure(tmp_path, kind(bench.architecture).answer)
+    assert {m.metric for m in measured} >= metrics
+    for measurement in measured:
+        assert measurement.samples, measurement.reason
+        clients = 2 if measurement.scope is Scope.NODE else len(measurement.members)
+        assert measurement.conditions["clients"] == clients
+        assert measurement.labels.get("clients", str(clients)) == str(clients)
 
 
 test_a_profile_that_contradicts_itself_is_refused = refuses(

@@ -203,6 +203,22 @@ def test_what_no_server_sent_is_invalid_with_a_ramp_as_well(tmp_path: Path) -> N
         assert "came from their memory: the servers' ports sent 0 MB" in (measurement.reason or "")
 
 
+@pytest.mark.parametrize(("counters", "invalid"), [(False, False), (True, True)], ids=["none", "half"])
+def test_rdma_that_no_adapter_of_the_server_counts_is_no_fault(tmp_path: Path, counters: bool, invalid: bool) -> None:
+    """The interfaces do not see it, so that nothing is known of it."""
+    device = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+    rows = f"{device}/port_xmit_data:{READ // 8}\n{device}/port_rcv_data:9\n"
+
+    def server(text: str) -> str:
+        read = int(re.findall(r"tx_bytes:(\d+)", text)[0])
+        own = rows if read else re.sub(r":\d+", ":0", rows)
+        return re.sub(r"tx_bytes:\d+\n", f"tx_bytes:7\n{own if counters else ''}", text)
+
+    bench = of_storage(storages=("nfs-rdma",), jobs={"read": JOB})
+    for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture, server=server).answer):
+        assert measurement.invalid == (not measurement.samples) == invalid, measurement.reason
+
+
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
     """Its drives and ports serve its own programs as well."""
     storage = BENCH.architecture.storage["nfs-tcp"]

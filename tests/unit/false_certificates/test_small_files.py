@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.storage.commands import BEFORE, server_state
 from rackproof.core.architecture import Architecture, FilesProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.metrics import OPERATIONS
@@ -85,10 +87,53 @@ def test_all_clients_begin_at_one_moment_after_caches_were_dropped(tmp_path: Pat
     recorded = [str(r.body["command"]) for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
     asked = [command for command in recorded if " told=" not in command]
     place = next(number for number, command in enumerate(asked) if '"metadata-stat"' in command)
-    assert asked[place - 1] == "sync; echo 3 > /proc/sys/vm/drop_caches"  # of the server
-    assert "storage-state before" in asked[place - 2]
+    assert asked[place - 1] == server_state(BEFORE)
+    assert asked[place - 2] == "sync; echo 3 > /proc/sys/vm/drop_caches"  # of the server
+    assert "storage-state before" in asked[place - 3]
     (read,) = {c for c in asked if "storage-state before" in c and "/gpu-01-files/tree" in c and "nfs-tcp" in c}
     assert read.endswith("echo -- end && { sync; echo 3 > /proc/sys/vm/drop_caches; }")
+
+
+def test_what_the_servers_drives_did_not_read_is_told(tmp_path: Path) -> None:
+    measured = measure(tmp_path, FileNodes(ARCHITECTURE, drives=0.6).answer)
+    size = 2 * SMALL.files * SMALL.file_bytes * SMALL.processes
+    for key in ((READ, "rack"), (READ, "gpu-01"), (SHARD, "rack")):
+        own = measured[key]
+        assert own.conditions["server_memory"] == "40 % of 45.2 MB that the clients read: the drives read 27.1 MB"
+        assert own.conditions["server_ports_sent_bytes"] == [size] * 2
+        assert own.companions["clients_read_bytes"] == (size,) * 2
+        assert own.companions["server_drives_bytes"] == pytest.approx((0.6 * size,) * 2, abs=1024)
+    for op in ("create", "stat", "remove"):
+        own = measured[op, "rack"]
+        assert own.conditions["server_memory"] == "nothing was read"
+        assert own.conditions["server_drives_read_bytes"] == own.conditions["server_ports_sent_bytes"] == [0]
+        assert "clients_read_bytes" not in own.companions
+    assert faults(tmp_path) == set()
+    without = faults(tmp_path, leave_out="storage-server after")
+    assert "condition server_drives_read_bytes: recorded 0, its raw output gives nothing" in without
+    assert any(why.startswith("clients_read_bytes: recorded 45200000") for why in without)
+
+
+@pytest.mark.parametrize(("sent", "invalid"), [("1000", True), (r"\g<1>", False)])
+def test_files_that_no_server_sent_are_no_rate_and_names_still_are(tmp_path: Path, sent: str, invalid: bool) -> None:
+    def server(text: str) -> str:
+        return re.sub(r"tx_bytes:(\d+)", f"tx_bytes:{sent}", text)
+
+    many = {"files": 2000}  # for longer than ports may be late
+    sizes = {"small_files": SMALL.model_copy(update=many), "metadata": TINY.model_copy(update=many)}
+    architecture = of_storage(**sizes).architecture
+    measured = measure(tmp_path, FileNodes(architecture, server=server).answer, architecture)
+    for key in ((READ, "rack"), (SHARD, "rack"), ("read", "rack"), ("read", "gpu-02")):
+        assert measured[key].invalid == (not measured[key].samples) == invalid
+        assert ("came from their memory: the servers' ports sent" in (measured[key].reason or "")) == invalid
+    assert all(measured[op, "rack"].samples for op in ("create", "stat", "remove"))
+
+
+def test_a_server_that_does_not_tell_leaves_the_numbers(tmp_path: Path) -> None:
+    measured = measure(tmp_path, FileNodes(ARCHITECTURE, server=lambda text: None).answer)
+    for measurement in measured.values():
+        assert measurement.samples
+        assert measurement.conditions["server_memory"] == "unknown: server state: storage-01: no answer"
 
 
 def fewer(document: dict[str, Any]) -> None:

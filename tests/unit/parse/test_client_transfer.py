@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,15 @@ from rackproof.parse.client_transfer import (
     Moved,
     bytes_command,
     bytes_in,
+    nfs_ports_command,
+    nfs_ports_in,
     port_bytes_in,
     transport_command,
     transports_in,
 )
 from tests.unit.refusals import refuses_parts
 from tests.unit.shell import sh
-from tests.unit.transfer_answers import FSID, counters, ports, source_of, transport
+from tests.unit.transfer_answers import FSID, counters, nfs_ports, ports, source_of, transport
 
 
 def storage(fstype: str, name: str = "scratch") -> Storage:
@@ -172,3 +175,78 @@ def test_names_are_quoted() -> None:
     odd = storage("lustre").model_copy(update={"source": "a b"})
     assert "osc.'a b'-'*'.stats" in (bytes_command(odd) or "")
     assert "osc.'a b'-'*'.import" in transport_command(odd)
+
+
+PORTS_OF_NFS = f"{nfs_ports((5, 6), (4, 12))}status 2\n"
+
+
+def carried(text: str) -> dict[str, Moved] | None:
+    return nfs_ports_in(parse_answer("ports", text))
+
+
+def test_ports_of_a_node_with_an_nfs_mount() -> None:
+    lo, eth0 = {"lo": Moved(4711, 4711)}, {"device/net/eth0": Moved(5, 6)}
+    assert carried(f"{nfs_ports((5, 6), None)}status 2\n") == lo | eth0
+    assert carried(PORTS_OF_NFS) == lo | eth0 | {"device/infiniband/mlx5_0/ports/1": Moved(4, 12)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("port_rcv_data:1", "port_rcv_data:N/A (no PMA)"),
+        ("/sys/class/infiniband/mlx5_0/device/infiniband/mlx5_0/ports/1/counters/port_xmit_data:3\n", ""),
+        ("status", "/sys/class/infiniband/bnxt_re0/device/infiniband/bnxt_re0/ports/1/link_layer:Ethernet\nstatus"),
+        ("status", "/sys/class/net/bonding_masters:bond0\nstatus"),
+        ("eth0/statistics/tx_bytes:6", "eth0/statistics/tx_bytes:"),
+    ],
+    ids=["unknown", "half", "uncounted", "bond", "blank"],
+)
+def test_ports_that_do_not_count_all_tell_nothing(old: str, new: str) -> None:
+    assert old in PORTS_OF_NFS
+    assert carried(PORTS_OF_NFS.replace(old, new)) is None
+
+
+def test_a_node_without_ports_of_hardware_tells_nothing() -> None:
+    rows = "".join(line for line in PORTS_OF_NFS.splitlines(keepends=True) if "/device/" not in line)
+    assert "lo/statistics" in rows
+    assert carried(rows) is None
+    assert carried("status 1\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("status 127\n", "exit status 127"), (PORTS_OF_NFS.replace("/statistics/", "/x/"), "a counter of a port")],
+)
+def test_damaged_counters_of_ports_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        carried(text)
+
+
+test_no_part_of_the_ports_gives_fewer_bytes = refuses_parts((carried, PORTS_OF_NFS))
+
+
+@pytest.mark.parametrize("transport", ["tcp", "rdma"])
+def test_one_command_reads_the_ports_of_hardware(tmp_path: Path, transport: str) -> None:
+    net, device = tmp_path / "class/net", tmp_path / "devices/pci0"
+    (device / "net/eth0/statistics").mkdir(parents=True)
+    for name in ("eth0", "lo", "docker0"):
+        (net / name).mkdir(parents=True)
+    (net / "eth0/device").symlink_to(device)
+    for folder, count in (("lo", 1), ("docker0", 9)):
+        (net / folder / "statistics").mkdir()
+        for way in ("rx", "tx"):
+            (net / folder / "statistics" / f"{way}_bytes").write_text(f"{count}\n")
+    port = device / "infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    (tmp_path / "class/infiniband/mlx5_0").mkdir(parents=True)
+    (tmp_path / "class/infiniband/mlx5_0/device").symlink_to(device)
+    (port / "link_layer").write_text("Ethernet\n")
+    for path, count in (("counters/port_rcv_data", 2), ("counters/port_xmit_data", 3)):
+        (port / path).write_text(f"{count}\n")
+    for way, count in (("rx", 7), ("tx", 8)):
+        (device / f"net/eth0/statistics/{way}_bytes").write_text(f"{count}\n")
+    mount = {"class": "nfs", "fstype": "nfs4", "mountpoint": "/mnt/x", "source": "/x", "transport": transport}
+    command = nfs_ports_command(Storage.model_validate(mount))
+    text = sh(command.replace("/sys/", f"{tmp_path}/")).stdout.replace(f"{tmp_path}/", "/sys/")
+    of_rdma = {"device/infiniband/mlx5_0/ports/1": Moved(8, 12)} if transport == "rdma" else {}
+    assert carried(text) == {"lo": Moved(1, 1), "device/net/eth0": Moved(7, 8)} | of_rdma
