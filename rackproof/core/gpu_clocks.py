@@ -27,13 +27,15 @@ FAULTS: Final = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
+_IDLE: Final = 0x01
 HARMLESS: Final = {
-    0x01: "idle",
+    _IDLE: "idle",
     0x02: "application clocks",
     0x04: "power limit",
     0x10: "sync boost",
     0x100: "display clocks",
 }
+_KNOWN: Final = sum(FAULTS) + sum(HARMLESS)
 
 
 def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False) -> Finding:
@@ -58,8 +60,18 @@ def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False
     return folded(faults, unknown, f"{len(by_gpu)} GPUs without a slowdown under load" if by_gpu else None)
 
 
+def limits_of(samples: Iterable[LinkSample]) -> str:
+    """Names of all reasons of these samples but idleness; ``nothing`` where the driver gives none, empty where it does
+    not report."""
+    known = [one.reasons for one in samples if one.reasons is not None]
+    limits = {bit: name for bit, name in (FAULTS | HARMLESS).items() if bit != _IDLE}
+    names = [name for bit, name in limits.items() if any(reasons & bit for reasons in known)]
+    names += [f"{bits:#x}" for reasons in known if (bits := reasons & ~_KNOWN)]
+    return ", ".join(sorted(set(names))) or ("nothing" if known else "")
+
+
 def _names(reasons: int) -> list[str]:
     """Faults among the reasons; a bit that is unknown is one."""
     names = [name for bit, name in FAULTS.items() if reasons & bit]
-    strange = reasons & ~sum(FAULTS) & ~sum(HARMLESS)
+    strange = reasons & ~_KNOWN
     return [*names, f"unknown reason {strange:#x}"] if strange else names
