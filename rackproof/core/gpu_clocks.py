@@ -39,7 +39,7 @@ _KNOWN: Final = sum(FAULTS) + sum(HARMLESS)
 
 
 def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False) -> Finding:
-    """Reasons of ``count`` GPUs in their samples under load.
+    """Reasons of ``count`` GPUs in their samples under load; one that is not known proves neither a slowdown nor none.
 
     The first sample of a GPU under load does not count, with ``bursts`` the first one of each: a change of clocks may
     show as a slowdown (NVML, HwSlowdown).
@@ -48,9 +48,11 @@ def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False
     faults, unknown = [], []
     for gpu, several in sorted(by_gpu.items()):
         loaded, few = settled(several, [bool(sample.used_pct) for sample in several], bursts)
-        slow = Counter(name for sample in loaded for name in _names(sample.reasons or 0))
+        slow = Counter(name for sample in loaded for bit, name in FAULTS.items() if (sample.reasons or 0) & bit)
         for name, times in slow.items():
             faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded)} samples under load")
+        strange = sorted({bits for sample in loaded if (bits := (sample.reasons or 0) & ~_KNOWN)})
+        unknown += [f"GPU {gpu} gives an unknown reason for its clocks, {bits:#x}" for bits in strange]
         if few:
             unknown.append(few)
         elif any(sample.reasons is None for sample in loaded):
@@ -68,10 +70,3 @@ def limits_of(samples: Iterable[LinkSample]) -> str:
     names = [name for bit, name in limits.items() if any(reasons & bit for reasons in known)]
     names += [f"{bits:#x}" for reasons in known if (bits := reasons & ~_KNOWN)]
     return ", ".join(sorted(set(names))) or ("nothing" if known else "")
-
-
-def _names(reasons: int) -> list[str]:
-    """Faults among the reasons; a bit that is unknown is one."""
-    names = [name for bit, name in FAULTS.items() if reasons & bit]
-    strange = reasons & ~_KNOWN
-    return [*names, f"unknown reason {strange:#x}"] if strange else names
