@@ -27,17 +27,19 @@ FAULTS: Final = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
+_IDLE: Final = 0x01
 HARMLESS: Final = {
-    0x01: "idle",
+    _IDLE: "idle",
     0x02: "application clocks",
     0x04: "power limit",
     0x10: "sync boost",
     0x100: "display clocks",
 }
+_KNOWN: Final = sum(FAULTS) + sum(HARMLESS)
 
 
 def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False) -> Finding:
-    """Reasons of ``count`` GPUs in their samples under load.
+    """Reasons of ``count`` GPUs in their samples under load; one that is not known proves neither a slowdown nor none.
 
     The first sample of a GPU under load does not count, with ``bursts`` the first one of each: a change of clocks may
     show as a slowdown (NVML, HwSlowdown).
@@ -46,9 +48,11 @@ def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False
     faults, unknown = [], []
     for gpu, several in sorted(by_gpu.items()):
         loaded, few = settled(several, [bool(sample.used_pct) for sample in several], bursts)
-        slow = Counter(name for sample in loaded for name in _names(sample.reasons or 0))
+        slow = Counter(name for sample in loaded for bit, name in FAULTS.items() if (sample.reasons or 0) & bit)
         for name, times in slow.items():
             faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded)} samples under load")
+        strange = sorted({bits for sample in loaded if (bits := (sample.reasons or 0) & ~_KNOWN)})
+        unknown += [f"GPU {gpu} gives an unknown reason for its clocks, {bits:#x}" for bits in strange]
         if few:
             unknown.append(few)
         elif any(sample.reasons is None for sample in loaded):
@@ -58,8 +62,11 @@ def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False
     return folded(faults, unknown, f"{len(by_gpu)} GPUs without a slowdown under load" if by_gpu else None)
 
 
-def _names(reasons: int) -> list[str]:
-    """Faults among the reasons; a bit that is unknown is one."""
-    names = [name for bit, name in FAULTS.items() if reasons & bit]
-    strange = reasons & ~sum(FAULTS) & ~sum(HARMLESS)
-    return [*names, f"unknown reason {strange:#x}"] if strange else names
+def limits_of(samples: Iterable[LinkSample]) -> str:
+    """Names of all reasons of these samples but idleness; ``nothing`` where the driver gives none, empty where it does
+    not report."""
+    known = [one.reasons for one in samples if one.reasons is not None]
+    limits = {bit: name for bit, name in (FAULTS | HARMLESS).items() if bit != _IDLE}
+    names = [name for bit, name in limits.items() if any(reasons & bit for reasons in known)]
+    names += [f"{bits:#x}" for reasons in known if (bits := reasons & ~_KNOWN)]
+    return ", ".join(sorted(set(names))) or ("nothing" if known else "")

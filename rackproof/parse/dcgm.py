@@ -12,6 +12,8 @@ from rackproof.parse.jsondoc import Json, find_json
 
 TOOL: Final = "dcgmi"
 _STATUS: Final = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not run": "Skip"}
+_NAMED: Final = {"gpu_memory": "memory"}
+"""Tests that versions 2 and 3 print under another name than ``-r`` takes."""
 UNREADABLE: Final = "unreadable"
 _SHOWN: Final = 300
 _TITLES: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
@@ -32,7 +34,8 @@ class DiagResult:
     @property
     def named(self) -> str:
         """The test as ``-r`` and version 4 name it: ``Memory Bandwidth`` is ``memory_bandwidth``."""
-        return self.test.lower().replace(" ", "_")
+        name = self.test.lower().replace(" ", "_")
+        return _NAMED.get(name, name)
 
     @property
     def bad(self) -> bool:

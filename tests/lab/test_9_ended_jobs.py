@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rackproof.bench.collectives.refusal import asking, out_of_service
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
@@ -29,6 +30,8 @@ BUSY_S = 300
 RANK = "pgrep -fx '[^ ]*python3 -I [^ ]*collectives.py .*'"
 """Programs of every launcher. A shell that starts it has other words before."""
 STARTED_S = 180
+SERVICE_S = 900
+"""slurmctld asks silent nodes every SlurmdTimeout / 3, 100 s, and a node's slurmd needs the time of its clock."""
 TORCH = "/run/rackproof-torch"
 STAND_IN = f"""
 mkdir -p {TORCH}/bin
@@ -103,6 +106,19 @@ def wait_for_ranks(rack: Rack, run: Running) -> None:
             time.sleep(1)
 
 
+def wait_for_slurm(rack: Rack) -> None:
+    """Until Slurm gives jobs every GPU node: it holds one that stood still for silent, until its slurmd registers."""
+    names = [node.name for node in rack.group("gpu")]
+    deadline = time.monotonic() + SERVICE_S
+    while True:
+        shown = on_node(rack, rack.group("storage")[0].name, asking(names))
+        out = out_of_service(shown)
+        if not out and all(f"NodeName={name} " in shown for name in names):
+            return
+        assert time.monotonic() < deadline, out or shown
+        time.sleep(5)
+
+
 def reasons(run: Running) -> set[str]:
     """Why the step has no numbers."""
     return {
@@ -118,6 +134,8 @@ def reasons(run: Running) -> set[str]:
 def test_a_job_ends_on_every_node(
     launcher: str, ending: str, bench: Callable[[str], Running], converged: Rack, lab: Lab
 ) -> None:
+    if launcher == "srun":
+        wait_for_slurm(converged)
     before = traces(converged)
     run = bench(launcher)
     wait_for_ranks(converged, run)

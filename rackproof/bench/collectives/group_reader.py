@@ -14,6 +14,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from rackproof.bench.collectives.command import SSH, Requested, launcher_of, leads, requested_by
 from rackproof.bench.collectives.nccl_used import ADAPTERS
 from rackproof.bench.collectives.reader import proven_run
+from rackproof.bench.collectives.refusal import is_asking, why_failed
 from rackproof.bench.port_proof import LEAST_SHARE, counters_of, fabric_of, readings_of, received_on
 from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.core.architecture import Architecture
@@ -31,6 +32,8 @@ TOOL: Final = "group testing"
 STEP: Final = "links/groups"
 SETS: Final = "  # sets of nodes, at least "
 """Comment at the end of a job's command, before the least rate and all nodes of the search."""
+STATES: Final = "states"
+"""Kind of the answer that shows the nodes of a job to which Slurm gave none."""
 PROVING: Final = ("", "nccl")
 """Backends whose jobs count: of torch only NCCL, which says what it used."""
 OVER_GLOO: Final = "its jobs run over gloo, where nodes have no real GPUs: choose the engine mpi"
@@ -84,7 +87,7 @@ Answer = TypeVar("Answer", bound=Answered)
 
 def is_part(command: str) -> bool:
     """Whether a command is a job's, or a reading beside it."""
-    return SETS in command or _kind(command) is not None
+    return SETS in command or is_asking(command) or _kind(command) is not None
 
 
 class Launched(NamedTuple, Generic[Answer]):
@@ -112,6 +115,8 @@ def launches(answers: Iterable[Answer]) -> list[Launched[Answer]]:
             if (at := waiting.get(answer.node)) is not None:
                 slices[at][2][answer.node].setdefault(kind, answer)
             continue
+        if is_asking(answer.command) and (at := waiting.get(answer.node)) is not None:
+            slices[at][2][answer.node].setdefault(STATES, answer)
         if SETS not in answer.command:
             continue
         if not leads(answer.command.partition(SETS)[0]):  # of a program that runs on every node of the job
@@ -127,7 +132,7 @@ def launches(answers: Iterable[Answer]) -> list[Launched[Answer]]:
 
 def _launched(answer: Answer, before: dict[str, list[Answer]], after: dict[str, dict[str, Answer]]) -> Launched[Answer]:
     followers = sum(SETS in kind for of_node in after.values() for kind in of_node)
-    readings = {node: sum(SETS not in kind for kind in of_node) for node, of_node in after.items()}
+    readings = {node: sum(kind != STATES and SETS not in kind for kind in of_node) for node, of_node in after.items()}
     return Launched(
         answer,
         tuple(one for node in before for one in (*before[node], *after[node].values())),
@@ -204,7 +209,7 @@ def outcome_of(
     bare = replace(answer, command=answer.command.partition(SETS)[0].rstrip())
     try:
         if not answer.ok:
-            raise ParseError(program(answer.command), answer.why)
+            raise why_failed(answer, beside)
         requested = requested_by(bare.command)
         followers = [one for one in beside if SETS in one.command]
         if failed := [one for one in followers if not one.ok]:

@@ -18,6 +18,7 @@ from rackproof.bench.collectives.launchers import (
     srun,
 )
 from rackproof.bench.collectives.nccl_used import DECLARED, READING, TOPOLOGY
+from rackproof.bench.collectives.refusal import asking, is_refused
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.relay import Relay
@@ -25,6 +26,7 @@ from rackproof.bench.step import BenchContext
 from rackproof.bench.user import USER, BenchUsers
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.reboot.drain import COMMAND_S
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.programs import MPI
@@ -131,13 +133,15 @@ class Launch(Way):
         self, program: str, environment: Mapping[str, str], interface: str, comment: str = ""
     ) -> list[CommandResult]:
         """Run a program of one process on every rank; the answers of the nodes that ran a command, the first of them
-        first. ``comment``: at the end of every command."""
+        first, and where Slurm gave no nodes, their states. ``comment``: at the end of every command."""
         users, session = BenchUsers.of(self.context), self.context.session
         plain = self.commands(program, environment, interface)
         commands = {node: f"{command}{comment}" for node, command in plain.items()}
         if not self.alone and self.inputs.launcher != "ssh":
             first = self.nodes[0]
-            return [session.run_on(first, commands[first], self.limit_s, user=users[first].prefix, hold=True)]
+            answer = session.run_on(first, commands[first], self.limit_s, user=users[first].prefix, hold=True)
+            shown = session.run({first: asking(self.nodes)}, COMMAND_S + 10) if is_refused(answer) else {}
+            return [answer, *shown.values()]
 
         def start(connection: Connection) -> CommandResult:
             name = connection.node.name

@@ -16,6 +16,7 @@ from typing import Any, Final
 from rackproof.bench.collectives.command import MPIRUN, Requested, launcher_of, leads, requested_by
 from rackproof.bench.collectives.nccl_used import check_used, conditions_of, log_of, log_readings
 from rackproof.bench.collectives.ports import passed
+from rackproof.bench.collectives.refusal import why_failed
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.core.architecture import Architecture
@@ -23,7 +24,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import Mismatch, ParseError, mpi_collectives, nccl_tests
 from rackproof.parse.nccl_log import NcclLog
 from rackproof.parse.port_counters import PortCounters
-from rackproof.remote.command import CommandResult, program
+from rackproof.remote.command import CommandResult
 
 PROGRAM: Final = MPIRUN
 BUSBW, ALGBW, WRONG = "collective.busbw", "collective.algbw", "collective.wrong_values"
@@ -178,12 +179,12 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
         node, started, runs = started_on(measurement)
         failed = [answer for answer in started if not answer.ok]
         if failed and metric not in COUNTS:
-            raise ParseError(program(failed[0].command), failed[0].why)
+            raise why_failed(failed[0], answers)
         if (engine, node) not in proven:
             proven[engine, node] = _all_proven(engine, runs, answers, architecture)
         every = proven[engine, node]
         if failed and not any(row.wrong for run in every for row in run.rows):
-            raise ParseError(program(failed[0].command), failed[0].why)
+            raise why_failed(failed[0], answers)
         values = [_value(measurement, run) for run in every]
         per_launch = _rails_of(every, architecture)
         worst = max if metric in COUNTS else min
@@ -274,7 +275,7 @@ def _all_proven(
         except Mismatch:
             raise
         except ParseError as error:
-            raise (error if answer.ok else ParseError(program(answer.command), answer.why)) from None
+            raise (error if answer.ok else why_failed(answer, answers)) from None
     _rails_of(proven, architecture)
     return proven
 

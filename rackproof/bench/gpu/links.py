@@ -9,7 +9,7 @@ from typing import Final
 from rackproof.core import gpu_clocks, gpu_links
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, NodeInfo
-from rackproof.core.gpu_links import LinkSample, judge_links
+from rackproof.core.gpu_links import LinkSample, judge_links, settled
 from rackproof.core.load import GPUS, Finding, subjects_for
 from rackproof.errors import RemoteError
 from rackproof.evidence.folder import node_infos
@@ -93,18 +93,24 @@ def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None, bursts: 
     return finding
 
 
-def load_conditions(samples: Sequence[LinkSample], bus_id: str) -> dict[str, float]:
-    """Clock, power and temperature of one GPU under load, without the first sample; empty where none is known.
+def load_conditions(samples: Sequence[LinkSample], bus_id: str, step: str) -> dict[str, float | str]:
+    """Clock, power, temperature and limits of clocks of one GPU in the samples under load that ``gpu_clocks`` judges;
+    empty where none is known.
 
     ``bus_id`` is without the function.
     """
-    loaded = [one for one in samples if one.used_pct and one.bus_id.rpartition(".")[0].upper() == bus_id][1:]
+    own = [one for one in samples if one.bus_id.rpartition(".")[0].upper() == bus_id]
+    if not own:
+        return {}
+    loaded, _ = settled(own, [bool(one.used_pct) for one in own], step.startswith(gpu_links.BURSTS))
     clocks, watts, heat = (
         [value for one in loaded if (value := getattr(one, name)) is not None]
         for name in ("sm_mhz", "power_w", "temperature_c")
     )
+    limits = gpu_clocks.limits_of(loaded)
     return {
         **({"sm_clock_min_mhz": min(clocks)} if clocks else {}),
         **({"power_max_w": max(watts)} if watts else {}),
         **({"temperature_max_c": max(heat)} if heat else {}),
+        **({"clocks_limited_by": limits} if limits else {}),
     }

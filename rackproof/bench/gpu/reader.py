@@ -67,8 +67,8 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
         index = int(device)
         about: dict[str, Any] = {"uuid": gpus[index].uuid, "bus_id": gpus[index].bus_id, "gpu": gpus[index].name}
         samples = next((loads(answer) for answer in own if is_sampler(answer.command)), ())
+        about |= load_conditions(samples, gpus[index].bus_id, measurement.step)
         if measurement.metric == DIAGNOSED:
-            about |= load_conditions(samples, gpus[index].bus_id)
             run = _only(DCGM, _runs(own, DCGM, lambda command: command.startswith("dcgmi diag "), may_fail=True))
             try:
                 diagnosis = diagnosed(run)
@@ -79,7 +79,6 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
             runs = _runs(own, NVBANDWIDTH, lambda command: program(command) == NVBANDWIDTH)
             results = [copied(answer) for answer in runs]
             return _copies(measurement.metric, index, gpus, runs, results, about)
-        about |= load_conditions(samples, gpus[index].bus_id)
         run = _only(PROGRAM, _runs(own, PROGRAM, is_program))
         return _program(measurement, index, gpus, run, computed(run), about)
 

@@ -14,7 +14,7 @@ import yaml
 
 from rackproof import architectures
 from rackproof.bench.gaps import plan_gaps
-from rackproof.bench.gpu.reader import PEER_READ, TESTS, read_gpus
+from rackproof.bench.gpu.reader import PEER_READ, TESTS, TO_DEVICE, read_gpus
 from rackproof.bench.plan import plan_steps
 from rackproof.cli import proof
 from rackproof.core.evidence import Kind, Measurement, Scope
@@ -137,18 +137,46 @@ def test_gpus_of_all_nodes_of_a_large_rack_are_measured_at_once(gpus: Gpus, monk
     assert {"memory of GPUs", "DCGM's tests of GPUs"} <= set(purposes)
 
 
-def test_clocks_and_heat_under_load_are_with_the_rate(gpus: Gpus) -> None:
+def conditions(gpus: Gpus, metric: str, member: str) -> dict[str, Any]:
+    """Those of its first number."""
+    bodies = (r.body for r in gpus.world.records if r.kind is Kind.MEASUREMENT)
+    return dict(next(b["conditions"] for b in bodies if (b["metric"], b["members"]) == (metric, [member])))
+
+
+@pytest.mark.parametrize("metric", BARS)
+def test_clocks_and_heat_under_load_are_with_the_number(gpus: Gpus, metric: str) -> None:
     gpus.certify(0)
-    (body,) = [
-        r.body
-        for r in gpus.world.records
-        if r.kind is Kind.MEASUREMENT and (r.body["metric"], r.body["members"]) == ("gpu.matmul_rate", ["gpu-01/gpu1"])
-    ]
-    conditions = {"sm_clock_min_mhz": 1755, "power_max_w": 690.12, "temperature_max_c": 61}
-    assert conditions.items() <= body["conditions"].items()
+    expected = {
+        "sm_clock_min_mhz": 1755, "power_max_w": 690.12, "temperature_max_c": 61, "clocks_limited_by": "power limit",
+    }  # fmt: skip
+    assert expected.items() <= conditions(gpus, metric, "gpu-01/gpu1").items()
     for step in ("gpu/copies", "gpu/triad/fp32", "gpu/product/bf16", "gpu/diagnosis"):
         for check in ("load.gpu_links", "load.gpu_clocks"):
             assert {v["status"] for v in gpus.world.verdicts(f"{check}[{step}]").values()} == {"PASS"}
+
+
+def test_conditions_of_copies_are_those_of_the_samples_that_are_judged(gpus: Gpus) -> None:
+    """Those of idle moments and of the first sample of each burst are not."""
+    rises = BUSY.replace("0004, 1755, 690.12, 61", "0008, 900, 700.00, 71")
+    hot = BUSY.replace("0004, 1755, 690.12, 61", "0048, 1200, 695.00, 88")
+    gpus.nodes["gpu-01"].in_turn = [moments(IDLE, rises, BUSY, IDLE, rises, BUSY, BUSY)]
+    gpus.nodes["gpu-02"].in_turn = [moments(IDLE, rises, BUSY, IDLE, rises, BUSY, hot)]
+    gpus.certify(1)
+    healthy, slow = (conditions(gpus, TO_DEVICE, f"{node}/gpu0") for node in ("gpu-01", "gpu-02"))
+    assert (healthy["sm_clock_min_mhz"], healthy["power_max_w"], healthy["temperature_max_c"]) == (1755, 690.12, 61)
+    assert healthy["clocks_limited_by"] == "power limit"
+    assert (slow["sm_clock_min_mhz"], slow["power_max_w"], slow["temperature_max_c"]) == (1200, 695.0, 88)
+    assert slow["clocks_limited_by"] == "hardware slowdown, hardware thermal slowdown, power limit"
+    assert gpus.world.verdicts("load.gpu_clocks[gpu/copies]")["gpu-02"]["status"] == "FAIL"
+
+
+def test_clocks_that_a_driver_does_not_report_are_no_conditions(gpus: Gpus) -> None:
+    unknown = BUSY.replace("0x0000000000000004, 1755, 690.12, 61", "[N/A], [N/A], [N/A], [N/A]")
+    gpus.nodes["gpu-01"].in_turn = [moments(unknown, unknown, unknown)]
+    gpus.certify(0)
+    names = {"sm_clock_min_mhz", "power_max_w", "temperature_max_c", "clocks_limited_by"}
+    assert not names & conditions(gpus, TO_DEVICE, "gpu-01/gpu0").keys()
+    assert names <= conditions(gpus, TO_DEVICE, "gpu-02/gpu0").keys()
 
 
 def test_a_hot_gpu_fails_under_products(gpus: Gpus) -> None:

@@ -80,13 +80,17 @@ def test_every_number_is_that_of_the_run(name: str) -> None:
 def test_the_figures_are_those_of_an_h200() -> None:
     """55 GB/s of a PCIe Gen5 link, nine tenths of 4.8 TB/s, and three quarters of 989 TFLOPS at 700 W."""
     for metric in (TO_DEVICE, TO_HOST):
-        assert all(55 < sample < 56 for sample in figure("gpu-copies", metric).samples)
+        copies = figure("gpu-copies", metric)
+        assert all(55 < sample < 56 for sample in copies.samples)
+        assert (copies.conditions["sm_clock_min_mhz"], copies.conditions["temperature_max_c"]) == (1980, 37)
+        assert copies.conditions["clocks_limited_by"] == "nothing"
     memory = figure("gpu-triad-fp32", MEMORY)
     assert all(4300 < sample < 4400 for sample in memory.samples)
     products = figure("gpu-product-bf16", PRODUCTS)
     assert all(740 < sample < 752 for sample in products.samples)
     assert products.conditions["sm_clock_min_mhz"] < 1980
     assert 680 < products.conditions["power_max_w"] < 701
+    assert products.conditions["clocks_limited_by"] == "power limit"
     for name in ("gpu-triad-fp32", "gpu-product-bf16", "gpu-product-fp64"):
         assert figure(name, WRONG).samples == (0.0,)
 

@@ -141,7 +141,7 @@ def test_without_a_sample_under_load_an_idle_link_stays_unmeasured(loaded: Loade
         (0x20 | 0x04, "software thermal slowdown"),
         (0x40, "hardware thermal slowdown"),
         (0x80, "hardware power brake"),
-        (0x200, "unknown reason 0x200"),
+        (0x240, "hardware thermal slowdown"),
     ],
 )
 def test_a_gpu_that_slows_down_under_load_fails_by_name(loaded: Loaded, reasons: int, words: str) -> None:
@@ -159,6 +159,17 @@ def test_a_gpu_that_does_not_tell_its_reasons_proves_nothing(loaded: Loaded) -> 
     loaded.samples["gpu-02"] = HEALTHY.replace("0x0000000000000004", "[N/A]")
     loaded.world.certify()
     assert loaded.verdict(f"load.gpu_clocks[{STEP}]", "gpu-02")[0] == "UNMEASURED"
+
+
+@pytest.mark.parametrize("reasons", [0x200, 0x204, 1 << 63])
+def test_a_reason_that_the_kit_does_not_know_proves_nothing(loaded: Loaded, reasons: int) -> None:
+    """A newer driver may have more of them; NVML itself has one of an unknown cause, the last bit."""
+    strange = BUSY.replace("0x0000000000000004", f"{reasons:#018x}")
+    loaded.samples["gpu-02"] = HEALTHY + f"{BUSES[0]}, {BUSY}\n{BUSES[1]}, {strange}\n"
+    loaded.world.certify()
+    status, message = loaded.verdict(f"load.gpu_clocks[{STEP}]", "gpu-02")
+    assert status == "UNMEASURED"
+    assert message == f"GPU {BUSES[1]} gives an unknown reason for its clocks, {reasons & ~4:#x}"
 
 
 @pytest.mark.few(1)

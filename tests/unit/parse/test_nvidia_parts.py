@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackproof.core.architecture.profiles import DiagnosticTest
 from rackproof.parse import ParseError
 from rackproof.parse.dcgm import DiagResult, parse_dcgm_diag
 from rackproof.parse.gdscheck import parse_gdscheck
@@ -138,6 +141,16 @@ def test_dcgm_3_and_4() -> None:
         DiagResult("software", "Pass", "0", ""),
         DiagResult("software", "Fail", "1", "Persistence mode for GPU 1 is disabled.", warned=True),
     )
+
+
+def test_every_test_of_a_profile_has_one_name_in_all_versions() -> None:
+    titles = (
+        "Diagnostic", "GPU Memory", "Memory Bandwidth", "Memtest", "PCIe", "Pulse Test", "Targeted Power",
+        "Targeted Stress",
+    )  # fmt: skip
+    tests = get_args(DiagnosticTest)
+    assert tuple(DiagResult(title, "Pass", "0", "").named for title in titles) == tests
+    assert tuple(DiagResult(test, "Pass", "0", "").named for test in tests) == tests
 
 
 def test_dcgm_without_a_test_and_with_an_unknown_status() -> None:
