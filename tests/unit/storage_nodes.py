@@ -95,7 +95,9 @@ class StorageNodes:
     server: Callable[[str], str | None] = lambda text: text
     """Edits what a server tells of its drives and ports; None: it does not answer."""
     servers: int | None = None
-    """Requests that the storage serves at once for each client, one millisecond each; None: ``rates`` count."""
+    """Requests that the storage serves at once for each client; None: ``rates`` count."""
+    service_s: float = 0.001
+    """Of each of them."""
     ramp_s: int = 1
     """Length of the ramps of all jobs that have one."""
     ramp_bytes: int = 10_000_000
@@ -233,7 +235,7 @@ class StorageNodes:
             block, numbers = int(job["bs"]), int(job["numjobs"])
             rate, p99 = self.rates[job["rw"]], None
             if self.servers is not None and job["rw"] == "randread":
-                requests, p99 = served(self.servers, job)
+                requests, p99 = served(self.servers, job, self.service_s)
                 rate = requests * block
             if job.get("time_based") == "1":
                 runtime = int(job["runtime"]) * 1000
@@ -276,15 +278,15 @@ class StorageNodes:
         return json.dumps(document) + "\n"
 
 
-def served(servers: int, job: Mapping[str, str]) -> tuple[float, float]:
+def served(servers: int, job: Mapping[str, str], service_s: float) -> tuple[float, float]:
     """Requests a second of one client, and its 99th percentile in seconds: it doubles at twice ``servers`` requests in
     flight, and for arrivals as 1 / (1 - utilisation)."""
-    highest = servers / 0.001
+    highest = servers / service_s
     if "rate_iops" in job:
         offered = int(job["rate_iops"]) * int(job["numjobs"])
-        return min(offered, highest * 0.8), 0.003 / max(0.001, 1 - offered / highest)
+        return min(offered, highest * 0.8), 3 * service_s / max(0.001, 1 - offered / highest)
     outstanding = int(job["iodepth"]) * int(job["numjobs"])
-    return min(outstanding, servers) / 0.001, 0.003 * max(1.0, outstanding / servers)
+    return min(outstanding, servers) / service_s, 3 * service_s * max(1.0, outstanding / servers)
 
 
 def percentiles(p99_s: float) -> dict[str, float]:

@@ -18,6 +18,7 @@ from rackproof.bench.storage.knee_reader import (
     KNEE,
     OPEN,
     OUTSTANDING,
+    TooFewRequests,
     arrivals_of,
     job_name,
     long_enough,
@@ -62,7 +63,8 @@ def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clie
 def _further(search: Search, unit: str) -> str:
     """Line of a dry run on the loads that a search may choose."""
     loads = ", ".join(map(str, search.loads))
-    return f"# latencies choose among {loads} {unit}: each at most {MOST_REPEATED} times in each of the runs"
+    repeated = f"each at most {MOST_REPEATED} times in each of the runs, once more for longer if it has few requests"
+    return f"# latencies choose among {loads} {unit}: {repeated}"
 
 
 class _Searches:
@@ -113,13 +115,19 @@ class _Searches:
         clients, steps = self.clients, list[LoadStep]()
         while not clients.lost and (load := search.next(steps)) is not None:
             job, name, arrivals = job_of(load)
-            clients.run(
-                clients.clients,
-                partial(render, name, job, arrivals=arrivals),
-                job.runtime_s + job.ramp_s,
-                again=False,
-            )
-            if not clients.lost:
-                run = runs_of(clients.answers)[-1]
-                steps.append(measured_step(run, clients.clients, clients.storage).step)
+            try:
+                steps += self._steps(job, name, arrivals)
+            except TooFewRequests as few:
+                if (seconds := long_enough(self.profile.runtime_s, few.per_second)) <= job.runtime_s:
+                    raise
+                steps += self._steps(job.model_copy(update={"runtime_s": seconds}), name, arrivals)
         return [] if clients.lost else steps
+
+    def _steps(self, job: FioJob, name: str, arrivals: int | None) -> list[LoadStep]:
+        """One run; none once a client is lost. Raises TooFewRequests, ParseError."""
+        clients = self.clients
+        job_file = partial(render, name, job, arrivals=arrivals)
+        clients.run(clients.clients, job_file, job.runtime_s + job.ramp_s, again=False)
+        if clients.lost:
+            return []
+        return [measured_step(runs_of(clients.answers)[-1], clients.clients, clients.storage).step]

@@ -6,7 +6,7 @@ A search is replayed: a run that the search would not have asked for, or a missi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
@@ -68,9 +68,18 @@ def arrivals_of(peak_rate: float, percent: int, clients: int, processes: int) ->
     return used, max(1, round(per_client / used))
 
 
-def long_enough(runtime_s: int, arrivals: int) -> int:
-    """Seconds until so many arrivals a second give a 99th percentile; at most ``_LONGEST`` times the profile's."""
+def long_enough(runtime_s: int, arrivals: float) -> int:
+    """Seconds until so many requests a second give a 99th percentile; at most ``_LONGEST`` times the profile's."""
     return min(max(runtime_s, ceil(_SPARE * LEAST_REQUESTS / arrivals)), _LONGEST * runtime_s)
+
+
+class TooFewRequests(ParseError):
+    """A run was too short for a 99th percentile."""
+
+    def __init__(self, reason: str, per_second: float) -> None:
+        super().__init__("fio", reason)
+        self.per_second = per_second
+        """Of the slowest client."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ def _off(result: Proven) -> float:
 
 
 def measured_step(run: Run, nodes: Sequence[str], storage: Storage) -> Measured:
-    """The load and the latencies of one run. Raises ParseError."""
+    """The load and the latencies of one run. Raises TooFewRequests, ParseError."""
     if not run.launch.answer.ok:
         raise ParseError("fio", run.launch.answer.why)
     results = tuple(proven(run, node, storage) for node in nodes)
@@ -111,16 +120,16 @@ def measured_step(run: Run, nodes: Sequence[str], storage: Storage) -> Measured:
     if match is None or any(run.launch.jobs[node]["name"] != match[0] for node in nodes):
         raise ParseError("fio", "its jobs are not one load of a search")
     load = int(match["load"])
+    requests, last = min((result.moved.total_ios or 0, node) for node, result in zip(nodes, results, strict=True))
+    if requests < LEAST_REQUESTS:
+        raise TooFewRequests(
+            f"{requests} requests of {last} at load {load} are too few for a 99th percentile, expected"
+            f" {LEAST_REQUESTS}: let runs of the profile's knee last longer",
+            requests / int(run.launch.jobs[last]["runtime"]),
+        )
     slowest = 0.0
     for node, result in zip(nodes, results, strict=True):
-        requests = result.moved.total_ios or 0
         p99 = result.moved.percentiles_ns.get(99.0)
-        if requests < LEAST_REQUESTS:
-            raise ParseError(
-                "fio",
-                f"{requests} requests of {node} at load {load} are too few for a 99th percentile, expected"
-                f" {LEAST_REQUESTS}: let runs of the profile's knee last longer",
-            )
         if not p99:
             raise ParseError("fio", f"no 99th percentile of {node}")
         slowest = max(slowest, p99 / 1e9)
@@ -174,7 +183,7 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
         curves.append(_curve(number, knee, entries, peak))
     used = [entry.run for own in searches.values() for entry in own]
     conditions = conditions_of(used, nodes, storage, len(used[0].before))
-    options = used[0].launch.jobs[nodes[0]]
+    options = min((run.launch.jobs[nodes[0]] for run in runs), key=lambda job: int(job["runtime"]))
     sizes = {"block_bytes": "bs", "file_bytes": "size", "runtime_s": "runtime"}
     conditions["workload"] = {key: int(options[option]) for key, option in sizes.items()} | limits
     conditions["workload"] |= {"ramp_s": int(options.get("ramp_time", 0)), "runs": len(numbers)}
@@ -194,11 +203,12 @@ def _searches(
 ) -> tuple[dict[tuple[int, str], list[Measured]], dict[str, int]]:
     """Runs by number and loop of their search, and the limits that all searches share.
 
-    Runs with arrivals do not spoil the number of those without: they may be too few at 5 % of a low rate.
+    Runs with arrivals do not spoil the number of those without: they may be too few at 5 % of a low rate. A run with
+    too few requests is left out where a longer one of the same load follows.
     """
     searches: dict[tuple[int, str], list[Measured]] = {}
     limits: dict[str, int] = {}
-    for run in runs:
+    for run, following in zip(runs, [*runs[1:], None], strict=True):
         if set(run.launch.jobs) != set(nodes) or set(run.launch.entries) != set(nodes):
             raise ParseError("fio", "it reports other clients than took part")
         job = run.launch.jobs[nodes[0]]
@@ -210,8 +220,18 @@ def _searches(
             raise ParseError("fio", "its searches have different limits")
         if loop == CLOSED and match["loop"] == OPEN:
             continue
-        searches.setdefault((int(match["run"]), match["loop"]), []).append(measured_step(run, nodes, storage))
+        entries = searches.setdefault((int(match["run"]), match["loop"]), [])
+        try:
+            entries.append(measured_step(run, nodes, storage))
+        except TooFewRequests:
+            if following is None or not _is_longer(following.launch.jobs.get(nodes[0], {}), job):
+                raise
     return searches, limits
+
+
+def _is_longer(job: Mapping[str, str], than: Mapping[str, str]) -> bool:
+    """Whether a job of fio is another one for a longer time."""
+    return job == {**than, "runtime": job.get("runtime", "")} and int(job["runtime"]) > int(than["runtime"])
 
 
 def _replay(steps: Sequence[LoadStep], search: Search) -> None:

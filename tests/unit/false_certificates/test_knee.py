@@ -167,6 +167,25 @@ def test_too_few_arrivals_at_a_low_rate_leave_the_number_of_requests_in_flight(
     assert not [command for command in commands(tmp_path) if "-knee2-open-" in command]
 
 
+def test_a_run_with_too_few_requests_in_flight_is_repeated_for_longer(tmp_path: Path) -> None:
+    """With 50 ms for a request a client has 200 of them in 10 s with one in flight, and 400 with two."""
+    slow = StorageNodes(ARCHITECTURE, servers=20, service_s=0.05)
+    measured = search(tmp_path, slow)
+    assert measured["outstanding"].samples[0] == pytest.approx(80, rel=0.2)
+    assert measured["outstanding"].conditions["workload"]["runtime_s"] == 10
+    runs = [command for command in commands(tmp_path) if "-closed-1of" in command and "runtime=" in command]
+    assert ["runtime=10" in run for run in runs] == [True, False] * 2  # the search asks twice for its lowest load
+    assert BENCH.faults(tmp_path) == {}
+
+
+def test_a_run_with_too_few_requests_counts_as_missing_where_no_longer_one_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knee, "long_enough", lambda runtime_s, per_second: runtime_s)
+    for measurement in search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, service_s=0.05)).values():
+        assert "200 requests of gpu-01 at load 1 are too few" in (measurement.reason or "")
+
+
 @pytest.mark.parametrize(("arrivals", "seconds"), [(1000, 30), (20, 30), (15, 40), (2, 300), (1, 300)])
 def test_a_run_lasts_for_500_random_arrivals_within_limits(arrivals: int, seconds: int) -> None:
     assert long_enough(30, arrivals) == seconds
