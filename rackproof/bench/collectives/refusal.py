@@ -24,7 +24,7 @@ _WAYS_OUT: Final = (
     ({"DOWN", "DRAIN", "FAIL", "INVALID_REG"}, f"mend the cause, then {_RESUME}"),
     ({"MAINT", "MAINTENANCE", "RESERVED"}, "a reservation keeps it: scontrol show reservation"),
     ({"ALLOCATED", "MIXED", "COMPLETING"}, "other jobs use it: squeue --nodelist={}"),
-    ({"PLANNED"}, "a waiting job comes first: squeue --start"),
+    ({"PLANNED"}, "a waiting job comes first: squeue"),
 )
 """States (scontrol(1)) and what an administrator does; the first pair that applies counts."""
 _OTHERWISE: Final = "see scontrol show node {}"

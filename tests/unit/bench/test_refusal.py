@@ -57,7 +57,7 @@ def shown(name: str, state: str, reason: str = "") -> str:
         ("IDLE+MAINTENANCE+RESERVED", "", "a reservation keeps it: scontrol show reservation"),
         ("ALLOCATED", "", "ALLOCATED, other jobs use it: squeue --nodelist=gpu-02"),
         ("IDLE+COMPLETING", "", "IDLE+COMPLETING, other jobs use it: squeue --nodelist=gpu-02"),
-        ("IDLE+PLANNED", "", "IDLE+PLANNED, a waiting job comes first: squeue --start"),
+        ("IDLE+PLANNED", "", "IDLE+PLANNED, a waiting job comes first: squeue"),
         ("IDLE+POWERED_DOWN", "", "IDLE+POWERED_DOWN, see scontrol show node gpu-02"),
     ],
 )  # fmt: skip
