@@ -96,7 +96,7 @@ class Launched(NamedTuple, Generic[Answer]):
     answer: Answer
     beside: tuple[Answer, ...]
     complete: bool
-    """Whether every node was read before and after it."""
+    """Whether every node was read before and after it, and Slurm did not refuse it."""
 
 
 def launches(answers: Iterable[Answer]) -> list[Launched[Answer]]:
@@ -132,11 +132,12 @@ def launches(answers: Iterable[Answer]) -> list[Launched[Answer]]:
 
 def _launched(answer: Answer, before: dict[str, list[Answer]], after: dict[str, dict[str, Answer]]) -> Launched[Answer]:
     followers = sum(SETS in kind for of_node in after.values() for kind in of_node)
-    readings = {node: sum(kind != STATES and SETS not in kind for kind in of_node) for node, of_node in after.items()}
+    readings = {node: sum(SETS not in kind for kind in of_node) for node, of_node in after.items()}
     return Launched(
         answer,
         tuple(one for node in before for one in (*before[node], *after[node].values())),
         bool(before)
+        and not any(STATES in of_node for of_node in after.values())
         and followers == _followers(answer.command)
         and all(before[node] and len(before[node]) == readings[node] for node in before),
     )

@@ -8,6 +8,7 @@ from typing import Final
 
 from rackproof.bench.collectives.command import launcher_of
 from rackproof.configure.reboot.drain import show_command
+from rackproof.configure.slurm.nodes import node_set
 from rackproof.core.grouping import grouped
 from rackproof.core.wording import some
 from rackproof.parse import ParseError
@@ -16,13 +17,14 @@ from rackproof.remote.command import CommandResult, program
 
 _REFUSED: Final = re.compile(r"srun: .*(?:allocat|Required node not available)")
 """``srun: error: Unable to allocate resources: Requested nodes are busy``; ``… Job allocation 7 has been revoked``."""
-_FREE: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM", "PLANNED"})
+_FREE: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM"})
 _RESUME: Final = "scontrol update NodeName={} State=RESUME"
 _WAYS_OUT: Final = (
     ({"NOT_RESPONDING"}, f"start slurmd there; if it stays out of service then, {_RESUME}"),
     ({"DOWN", "DRAIN", "FAIL", "INVALID_REG"}, f"mend the cause, then {_RESUME}"),
     ({"MAINT", "MAINTENANCE", "RESERVED"}, "a reservation keeps it: scontrol show reservation"),
     ({"ALLOCATED", "MIXED", "COMPLETING"}, "other jobs use it: squeue --nodelist={}"),
+    ({"PLANNED"}, "a waiting job comes first: squeue"),
 )
 """States (scontrol(1)) and what an administrator does; the first pair that applies counts."""
 _OTHERWISE: Final = "see scontrol show node {}"
@@ -70,5 +72,6 @@ def out_of_service(output: str | bytes) -> str:
 
 
 def _line(words: Sequence[str], reason: str | None, names: Sequence[str]) -> str:
-    way = next((way for states, way in _WAYS_OUT if states & set(words)), _OTHERWISE).format(",".join(names))
-    return f"{some(names, _SHOWN)}: Slurm has {'+'.join(words)}{f' ({reason})' if reason else ''}, {way}"
+    nodes = node_set(names)
+    way = next((way for states, way in _WAYS_OUT if states & set(words)), _OTHERWISE).format(nodes)
+    return f"{nodes}: Slurm has {'+'.join(words)}{f' ({reason})' if reason else ''}, {way}"

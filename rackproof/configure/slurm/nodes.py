@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
 from rackproof import shell
 from rackproof.configure.files import PENDING
@@ -122,12 +122,15 @@ def folded(lines: Mapping[str, NodeLine]) -> list[tuple[str, NodeLine]]:
     sets: dict[NodeLine, list[str]] = {}
     for name, line in lines.items():
         sets.setdefault(line, []).append(name)
-    return [(_set(names), line) for line, names in sets.items()]
+    return [(node_set(names), line) for line, names in sets.items()]
 
 
-def _set(names: Sequence[str]) -> str:
+def node_set(names: Sequence[str]) -> str:
     """``r1-gpu-[01-08],r2-gpu-[01-08]``: Slurm reads one pair of brackets in a name, at its end."""
-    names_folded = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    try:
+        names_folded = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    except NodeSetParseError:  # no plain host names
+        return ",".join(names)
     names_folded.fold_axis = (-1,)
     return str(names_folded)
 
