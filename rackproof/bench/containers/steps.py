@@ -122,9 +122,9 @@ class _ContainerStep(Clients):
         limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
         for _ in range(self.job.runs):
             for number, where in enumerate(("on the node", "inside a container")):
-                self.drop({name: drop_and_state(self.storage, folders[name], self.addresses) for name in self.ready})
+                self.drop({name: drop_and_state(self.storage, folders[name], self.origin) for name in self.ready})
                 self._run(partial(self._command, number), limit, where)
-                self.ask({name: state_after(self.storage, folders[name], self.addresses) for name in self.ready})
+                self.ask({name: state_after(self.storage, folders[name], self.origin) for name in self.ready})
         read = read_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.step import BenchContext, OncePerStage
-from rackproof.bench.storage.commands import mounted, own_folders, state_after
+from rackproof.bench.storage.commands import mounted, origin_of, own_folders, state_after
 from rackproof.bench.storage.proof import mount_fault
 from rackproof.bench.user import HOME, Account, BenchUsers, node_program
 from rackproof.core.architecture import DataSet, Storage
@@ -193,7 +193,8 @@ class DataSets(OncePerStage):
         return [f"{node}: {fault}" for node, answer in answers.items() for fault in answer["faults"]]
 
     def _check_mounts(self, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str]) -> None:
-        ask = state_after(storage, [f"{spec['folder']}/index"], storage.addresses(self._session.rack))
+        origin = origin_of(self._session.architecture, self._session.rack, storage)
+        ask = state_after(storage, [f"{spec['folder']}/index"], origin)
         answers = self._session.run(dict.fromkeys(nodes, ask), STATE_S)
         faults = [f"{node}: {why}" for node, answer in answers.items() if (why := mount_fault(storage, answer))]
         if faults:

@@ -13,7 +13,7 @@ from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
 from rackproof.bench.storage.client_runs import Clients
-from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
+from rackproof.bench.storage.commands import drop_and_state, mounted, origin_of, own_folders, state_after
 from rackproof.bench.user import node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
@@ -154,7 +154,8 @@ class _TreeRun(Clients):
 
     def _state(self, storage: Storage, *, before: bool) -> str:
         folders = [_folder(point, self.seed) for point in storage.mountpoints]
-        return (drop_and_state if before else state_after)(storage, folders, storage.addresses(self.session.rack))
+        origin = origin_of(self.session.architecture, self.session.rack, storage)
+        return (drop_and_state if before else state_after)(storage, folders, origin)
 
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
         program = f"{self.users[node].prefix}{_program(action, spec)}"

@@ -181,7 +181,7 @@ class _Client(StorageClients):
 
     def _declared(self) -> State:
         """The client's state with the declared mounts. Raises ParseError for others."""
-        ask = state_after(self.declared, (), self.addresses)
+        ask = state_after(self.declared, (), self.origin)
         state = state_in(self.ask({self.node: ask})[self.node], "before")
         check_mounts(self.declared, state, "before")
         return state

@@ -63,7 +63,7 @@ class _Client(Clients):
             for _ in range(self.profile.runs):
                 if self.lost:
                     break
-                self.drop({self.node: drop_and_state(self.storage, (), self.addresses)})
+                self.drop({self.node: drop_and_state(self.storage, (), self.origin)})
                 if not self.lost:
                     self._run("read", float(self.profile.runtime_s))
                     self.lost |= self.read_state([self.node], lambda node: ())

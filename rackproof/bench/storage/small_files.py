@@ -138,7 +138,7 @@ class _Files(Clients):
             self.drop(
                 {
                     node: drop_and_state(
-                        self.storage, trees_of(self.storage, node) if of_tree else (), self.addresses, tree=of_tree
+                        self.storage, trees_of(self.storage, node) if of_tree else (), self.origin, tree=of_tree
                     )
                     for node in self.clients
                 },
