@@ -75,7 +75,9 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
 
     title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {counted(len(nodes), 'node')} at once"
     seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
-    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands(storage, job, nodes[0]))
+    written = layout_command(storage, layout_of([job]), nodes[0], FIRST_S)
+    shown = (written, *commands(storage, job, nodes[0]))
+    return Step(id_, title, seconds, tuple(places.values()), execute, commands=shown)
 
 
 def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:

@@ -82,9 +82,9 @@ def _program(action: str, spec: Mapping[str, Any], share: int = 0, shares: int =
 
 
 def writing(storage: Storage, name: str, dataset: DataSet, nodes: int) -> list[str]:
-    """Programs of the first of so many nodes that write what is missing."""
+    """Programs of the first of so many nodes that write what is missing, and look at it before and after."""
     spec, shares = spec_of(storage, name, dataset), 1 if storage.class_ == "local" else nodes
-    return [_program(action, spec, 0, shares) for action in actions(dataset)]
+    return [_program(action, spec, 0, shares) for action in ("state", *actions(dataset), "seal")]
 
 
 def actions(dataset: DataSet) -> tuple[str, ...]:

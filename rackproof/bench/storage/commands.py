@@ -25,7 +25,9 @@ DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
 """Drops a node's caches."""
 _DRIVES = 'for d in /sys/block/*/device; do d=${d%/device}; [ -e "$d/stat" ] && echo "${d##*/} $(cat "$d/stat")"; done'
 _SERVED = f"echo -- drives; {_DRIVES}; echo -- ports; {PORTS}"
-_SERVER_IN_RAMP = ": storage-server ramp; "
+SERVER = ": storage-server "
+"""Begin of the commands that read a server's counters."""
+_SERVER_IN_RAMP = f"{SERVER}ramp; "
 _BYTES_OF_NFS = (
     "sed -n '/^device .* with fstype nfs/p; /^\\t\\(opts\\|bytes\\|xprt\\):/p; /^\\tper-op/p'"
     " /proc/self/mountstats 2>/dev/null"
@@ -103,7 +105,7 @@ def _in_ramp(state: str, ramp_s: int, clients: int) -> str:
 
 def server_state(when: str) -> str:
     """Command on a storage server that prints what ``parse_server_state`` reads, ``when``: before or after a run."""
-    return f": storage-server {when}; {_SERVED}; echo -- end"
+    return f"{SERVER}{when}; {_SERVED}; echo -- end"
 
 
 def server_in_ramp(ramp_s: int, clients: int) -> str:
