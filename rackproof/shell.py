@@ -34,6 +34,12 @@ def script(module: str, name: str, *arguments: str, **values: str | int) -> str:
     return "\n".join([*head, body])
 
 
+def has_script(text: str, module: str, name: str) -> bool:
+    """Whether a command has the body of ``name.sh`` beside ``module``, also as one quoted word."""
+    body = _parts(module.rpartition(".")[0], name)[1]
+    return body in text or shlex.quote(body)[1:-1] in text
+
+
 def program(module: str, name: str) -> str:
     """The whole of ``name.sh`` beside ``module``: a program with an interpreter line."""
     return _text(module.rpartition(".")[0], name)

@@ -12,9 +12,7 @@ from collections import Counter
 
 from testinfra.host import Host
 
-from rackproof.configure.ceph.cluster import own_fsid
-from rackproof.configure.settings import read_inputs
-from rackproof.configure.storage_client.inputs import StorageClientInputs
+from rackproof.configure.storage_client.cephfs import fsid_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.mounted import (
@@ -75,10 +73,8 @@ def test_source(host: Host, arch: Architecture, node: Node, rack: Rack, item: st
     if storage.fstype == "fuse.daos":
         announce(host, DFUSE)
     daemons = parse_dfuse(read(host, DFUSE)) if storage.fstype == "fuse.daos" else ()
-    fsid = None
-    if storage.fstype == "ceph":
-        fsid = own_fsid(arch, rack, storage) or read_inputs(node, StorageClientInputs).cephfs.fsid
-    faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons, fsid)
+    fsids = filter(None, [fsid_of(arch, rack, node, storage)])
+    faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons, tuple(fsids))
     expect_all([*bind_faults(mounts), *faults])
 
 

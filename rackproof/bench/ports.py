@@ -12,6 +12,8 @@ from rackproof.remote.command import program
 from rackproof.remote.ssh import Connection
 
 READY_S = 30
+PROBE = f"for i in $(seq 1 {READY_S * 5}); do "
+"""Begin of the commands that wait until a server listens."""
 
 
 def at_port(port: int, account: Account, address: str = "") -> str:
@@ -37,7 +39,7 @@ def wait_ended(servers: Sequence[Server], limit_s: float) -> None:
 
 def wait_listening(connection: Connection, server: Server, listens: str) -> None:
     """Return when the command ``listens`` succeeds. Raises NodeUnreachable if the server ends or is too slow."""
-    probe = f"for i in $(seq 1 {READY_S * 5}); do {listens} && exit 0; sleep 0.2; done; exit 1"
+    probe = f"{PROBE}{listens} && exit 0; sleep 0.2; done; exit 1"
     answer = connection.run(probe, READY_S + 10)
     if answer.ok:
         return

@@ -25,7 +25,7 @@ from rackproof.core.programs import (
     packaged,
     programs_of,
 )
-from rackproof.core.rack import fold
+from rackproof.core.rack import Rack, fold
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
@@ -45,7 +45,7 @@ def check_programs(context: BenchContext, steps: Iterable[Step]) -> list[str]:
     for step in steps:
         nodes = tuple(dict.fromkeys(_node(member) for place in step.expects for member in place.members))
         for place in step.expects:
-            launcher = _launcher(session, place)
+            launcher = _launcher(session.rack, place)
             if launcher == _MPIRUN and _MPIRUN in programs_of(place.metric, place.labels, launcher):
                 key = nodes, place.labels.get("engine", "mpi") == "mpi"
                 if key not in launchers:
@@ -74,6 +74,13 @@ def check_programs(context: BenchContext, steps: Iterable[Step]) -> list[str]:
     return [f"{fold(dict.fromkeys(nodes))}: {text}" for text, nodes in faults.items()]
 
 
+def names_of(rack: Rack, steps: Iterable[Step]) -> list[str]:
+    """Names of the programs that are checked for these steps, as far as nodes' answers do not decide them."""
+    places = [place for step in steps for place in step.expects]
+    every = (name for place in places for name in programs_of(place.metric, place.labels, _launcher(rack, place)))
+    return list(dict.fromkeys(every))
+
+
 def _image(session: Session, node: str) -> str | None:
     return read_inputs(session.rack.node(node), IngestInputs).image
 
@@ -91,11 +98,11 @@ def _mpirun(context: BenchContext, nodes: Sequence[str], with_mpi4py: bool) -> s
         return _MPIRUN
 
 
-def _launcher(session: Session, place: Measurement) -> str:
+def _launcher(rack: Rack, place: Measurement) -> str:
     """Launcher of a collective; one within a node needs none."""
     if place.scope is Scope.NODE and place.metric != METRIC:
         return "ssh"
-    launcher = str(read_inputs(session.rack.node(_node(place.members[0])), CollectiveInputs).launcher)
+    launcher = str(read_inputs(rack.node(_node(place.members[0])), CollectiveInputs).launcher)
     return launcher if place.metric.startswith(("collective.", "group.", *BESIDE_METRICS)) else _MPIRUN
 
 

@@ -15,6 +15,7 @@ import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture, architecture_of
+from rackproof.bench.announced import announced
 from rackproof.bench.forecast import storage_lines, total_s, unknown_bytes, writings
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
@@ -88,7 +89,7 @@ def chosen_validators(folder: Path | None) -> Path | None:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print steps, durations, commands of a step's first node, space and bytes written; connect to no node.",
+    help="Print steps, durations, commands (of a first node), space and bytes written; connect to no node.",
 )
 @click.option("--clean", "only_clean", is_flag=True, help="Remove what an interrupted run left on storages; no run.")
 @click.pass_context
@@ -219,6 +220,9 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
         yield from (f"{'':10}{redact(command)}" for command in step.commands)
+    if steps:
+        yield "beside these programs, the run sends"
+    yield from (f"{'':10}{redact(sent.line)}" for sent in announced(reference.model, profile, rack, steps))
     count = counted(len(steps), "step")
     files = list(writings(reference.model, profile, rack, steps))
     unknown = unknown_bytes(files)

@@ -167,12 +167,7 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
     """Bytes of the one client of the cluster. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
     if answer.status not in GREP_DONE:
         raise ParseError(tool, answer.failure)
-    clients: dict[str, tuple[str, ...]] = {}
-    files = files_of(answer.body) if answer.body else {}
-    for path, lines in files.items():
-        match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size|/latency)?", path, "counters of Ceph")
-        clients[match[1]] = clients.get(match[1], ()) + tuple(lines)
-    fsid = fsid_of(source)
+    clients, fsid = _clients_of_ceph(tool, answer), fsid_of(source)
     own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
     if len(own) != 1:
         raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")
@@ -189,6 +184,24 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
         integer(tool, "requests", by_name["read"][1]),
         integer(tool, "requests of names", of_names[0]) if len(of_names) == 1 else None,
     )
+
+
+def _clients_of_ceph(tool: str, answer: Answer) -> dict[str, tuple[str, ...]]:
+    """Lines of each client of the kernel by its name, ``fsid.client4711``."""
+    clients: dict[str, tuple[str, ...]] = {}
+    files = files_of(answer.body) if answer.body else {}
+    for path, lines in files.items():
+        match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size|/latency)?", path, "counters of Ceph")
+        clients[match[1]] = clients.get(match[1], ()) + tuple(lines)
+    return clients
+
+
+def fsids_in(storage: Storage, answer: Answer | None) -> frozenset[str]:
+    """FSIDs of the clusters of Ceph whose file systems are mounted, from an answer to ``bytes_command``; empty where it
+    does not tell. Raises ParseError."""
+    if storage.fstype != "ceph" or answer is None or answer.status not in GREP_DONE:
+        return frozenset()
+    return frozenset(name.partition(".")[0] for name in _clients_of_ceph(_COUNTERS["ceph"][0], answer))
 
 
 def _gpfs(tool: str, lines: Iterable[str], name: str) -> Moved:

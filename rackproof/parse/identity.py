@@ -23,6 +23,8 @@ _FLAG: Final = "hypervisor"
 """Flag of x86 processors below any hypervisor (CPUID 1, ECX bit 31)."""
 SIMULATED_GPUS: Final = "/usr/local/bin/nvidia-smi"
 """The kit's program that replays answers of GPUs, see ``configure.gpu.simulated``."""
+FACTS: Final = 'uname -srm; . /etc/os-release && echo "$PRETTY_NAME"; nproc; grep MemTotal /proc/meminfo'
+"""The first question to a node, for the reader of the evidence."""
 IDENTITY_COMMAND: Final = (
     f"grep -s '' {' '.join(_FILES)} /dev/null; grep -sm1 -ow {_FLAG} /proc/cpuinfo || echo no {_FLAG};"
     f" grep -sl rackproof/simulated-gpu {SIMULATED_GPUS}; true"

@@ -7,7 +7,7 @@ none where all is as expected, and raises ParseError where the readings do not s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -88,12 +88,14 @@ def source_faults(
     addresses: Sequence[str] = (),
     device: str | None = None,
     daemons: Iterable[Dfuse] = (),
-    fsid: str | None = None,
+    fsids: Collection[str] = (),
+    seen: Collection[str] = (),
 ) -> list[str]:
     """Mounts of another device, server, export or file system.
 
     ``addresses`` are those that it may be mounted from, ``device`` is the one that carries the label of a local
-    storage, ``daemons`` are the dfuse processes of DAOS, ``fsid`` is that of Ceph's cluster where it is known.
+    storage, ``daemons`` are the dfuse processes of DAOS. ``fsids`` are those of Ceph's cluster where they are known,
+    ``seen`` those of the clusters whose file systems the kernel's client has mounted.
     """
     if storage.class_ == "local":
         return _device_faults(storage, mounts, device)
@@ -107,10 +109,18 @@ def source_faults(
         if name_of(mount) != storage.source
     ]
     faults = faults or _cluster_faults(storage, mounts, addresses)
-    return faults or [
-        f"{about(storage, mount.mountpoint)}source: expected cluster {fsid}, actual {actual}"
+    return faults or _fsid_faults(storage, mounts, fsids, seen)
+
+
+def _fsid_faults(storage: Storage, mounts: Iterable[Mount], fsids: Collection[str], seen: Collection[str]) -> list[str]:
+    """Mounts of another cluster of Ceph. A mount that names none is of one of those that the kernel has mounted; where
+    these are not known either, it is not judged."""
+    known, there = ({fsid.lower() for fsid in some} for some in (fsids, seen))
+    return [
+        f"{about(storage, mount.mountpoint)}source: expected cluster {' or '.join(fsids)}, actual {', '.join(actual)}"
         for mount in mounts
-        if fsid and (actual := fsid_of(mount.source)) and actual != fsid
+        for actual in [sorted({fsid_of(mount.source).lower()} - {""} or there)]
+        if known and actual and not known & set(actual)
     ]
 
 

@@ -31,6 +31,7 @@ from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import RAW, EvidenceStore, read_records
+from rackproof.parse.identity import FACTS
 from rackproof.remote.fleet import Fleet
 from rackproof.run.converge import converge
 from rackproof.run.deploy_outcome import INTERRUPTED
@@ -47,7 +48,6 @@ log = logging.getLogger("rackproof")
 
 GAPS_SHOWN = 3
 """Lines on what will be UNMEASURED, before a run begins."""
-FACTS = 'uname -srm; . /etc/os-release && echo "$PRETTY_NAME"; nproc; grep MemTotal /proc/meminfo'
 
 
 @dataclass

@@ -13,6 +13,7 @@ from rackproof.bench.relay import socket_of
 from rackproof.bench.storage.commands import (
     AFTER,
     BEFORE,
+    FSID,
     RAMP,
     drop_and_state,
     is_server_in_ramp,
@@ -122,12 +123,12 @@ class StorageNodes:
     def answer(self, node: str, command: str) -> CommandResult | None:
         if (asked := state_of(command)) and asked[0] == RAMP:
             text = self.timed(self._in_ramp(lambda moved: self._counters(node, asked[1], moved)))
-            return reply(node, command, text)
+            return reply(node, command, declared(text, asked[1]))
         if is_server_in_ramp(command):
             text = self.server(self._in_ramp(lambda moved: self._server(moved).removesuffix("-- end\n")))
             return reply(node, command, rc=None, error="no answer") if text is None else reply(node, command, text)
         if asked:
-            return reply(node, command, self._state(node, command, *asked))
+            return reply(node, command, declared(self._state(node, command, *asked), asked[1]))
         if command in (server_state(BEFORE), server_state(AFTER)):
             text = self.server(self._server(self.moved))
             return reply(node, command, rc=None, error="no answer") if text is None else reply(node, command, text)
@@ -306,6 +307,12 @@ def direction(moved: int, count: int, runtime_ms: int, outstanding: int) -> dict
         "runtime": runtime_ms, "total_ios": count, "short_ios": 0, "drop_ios": 0,
         "slat_ns": latency, "clat_ns": latency, "lat_ns": latency,
     }  # fmt: skip
+
+
+def declared(text: str, origin: tuple[str, ...]) -> str:
+    """A client's answer, of the cluster that its command names."""
+    fsids = [word.removeprefix(FSID) for word in origin if word.startswith(FSID)]
+    return text.replace(transfer_answers.FSID, fsids[0]) if fsids else text
 
 
 def _source(storage: Storage, addresses: tuple[str, ...]) -> str:

@@ -125,6 +125,22 @@ def test_linearity_is_judged_from_a_whole_node_on() -> None:
     assert across == set(FILES["hpe-apollo6500-weka"].workloads)
 
 
+def test_a_claim_about_every_model_is_judged_for_each_and_on_the_fewest_gpus() -> None:
+    """A10; the text has numbers of one model only."""
+    of_claim = [entry for entry in FILES["weka-inference-nvme-dram"].criteria if "A10" in entry.claim]
+    own = [entry.where for entry in of_claim if entry.metric == "inference.samples_rate"]
+    models = ("googlenet", "resnet50", "resnet152", "vgg16")
+    assert {(where["workload"], where["gpus"]) for where in own} == {
+        ("googlenet", "2"),
+        *((one, "8") for one in models),
+    }
+    for entry in of_claim:
+        assert isinstance(entry, Criterion)
+        assert entry.pass_.of is not None
+        assert entry.pass_.of.where == {**entry.where, "storage": "nvme"}
+        assert (entry.pass_.op, entry.pass_.value) == ("ge", 1)
+
+
 def test_mounts_are_those_of_the_published_runs_but_hard() -> None:
     storage = FILES["dell-isilon-f800-dgx1"].storage["isilon"]
     assert (storage.mounts_per_client, storage.mounts_balance) == (16, 1)

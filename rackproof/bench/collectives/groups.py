@@ -85,6 +85,7 @@ def _first(architecture: Architecture, sizes: GroupTests, rack: Rack, names: tup
     for part in parts_of(Job(frozenset(names), frozenset(range(architecture.rails))), engine.one_rail):
         commands = way.commands(*words(way, architecture, profile, part.rails))
         yield f"{commands[names[0]]}{own.comment}"
+    yield f"# further jobs of fewer nodes or rails follow from the outcome, usually in {USUAL_ROUNDS} rounds in all"
 
 
 def profile_of(sizes: GroupTests) -> CollectiveProfile:

@@ -75,7 +75,9 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
 
     title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {counted(len(nodes), 'node')} at once"
     seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
-    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands(storage, job, nodes[0]))
+    written = layout_command(storage, layout_of([job]), nodes[0], FIRST_S)
+    shown = (written, *commands(storage, job, nodes[0]))
+    return Step(id_, title, seconds, tuple(places.values()), execute, commands=shown)
 
 
 def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
@@ -122,9 +124,9 @@ class _ContainerStep(Clients):
         limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
         for _ in range(self.job.runs):
             for number, where in enumerate(("on the node", "inside a container")):
-                self.drop({name: drop_and_state(self.storage, folders[name], self.addresses) for name in self.ready})
+                self.drop({name: drop_and_state(self.storage, folders[name], self.origin) for name in self.ready})
                 self._run(partial(self._command, number), limit, where)
-                self.ask({name: state_after(self.storage, folders[name], self.addresses) for name in self.ready})
+                self.ask({name: state_after(self.storage, folders[name], self.origin) for name in self.ready})
         read = read_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(

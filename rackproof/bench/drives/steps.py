@@ -184,5 +184,5 @@ class _Osds(_Drives):
                         lost[node] = str(error)
             yield from self.results(answers, lost, places)
 
-        shown = (bench_command(0, profile.bytes, profile.block_bytes, limit),)
+        shown = (osds_command(limit), bench_command(0, profile.bytes, profile.block_bytes, limit))
         return Step(places[0].step, title, seconds, places, execute, commands=shown)

@@ -23,6 +23,9 @@ ASKED: Final = 10
 """Least number of reads for which a share is reported."""
 
 
+RENEW: Final = "-type f -name 'rackproof.*' -exec chmod a+r {} + 2>/dev/null; true"
+
+
 def renewed(folders: Sequence[str], account: Account) -> str:
     """Command that changes the times of change of the account's own files of a data set, and nothing else.
 
@@ -30,7 +33,7 @@ def renewed(folders: Sequence[str], account: Account) -> str:
     epoch reads then comes from the server. Files of other accounts are changed by their nodes.
     """
     words = shlex.join(folders)
-    return f"{account.prefix}find {words} -type f -name 'rackproof.*' -exec chmod a+r {{}} + 2>/dev/null; true"
+    return f"{account.prefix}find {words} {RENEW}"
 
 
 class LocalReads(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.step import BenchContext, OncePerStage
-from rackproof.bench.storage.commands import mounted, own_folders, state_after
+from rackproof.bench.storage.commands import mounted, origin_of, own_folders, state_after
 from rackproof.bench.storage.proof import mount_fault
 from rackproof.bench.user import HOME, Account, BenchUsers, node_program
 from rackproof.core.architecture import DataSet, Storage
@@ -82,9 +82,9 @@ def _program(action: str, spec: Mapping[str, Any], share: int = 0, shares: int =
 
 
 def writing(storage: Storage, name: str, dataset: DataSet, nodes: int) -> list[str]:
-    """Programs of the first of so many nodes that write what is missing."""
+    """Programs of the first of so many nodes that write what is missing, and look at it before and after."""
     spec, shares = spec_of(storage, name, dataset), 1 if storage.class_ == "local" else nodes
-    return [_program(action, spec, 0, shares) for action in actions(dataset)]
+    return [_program(action, spec, 0, shares) for action in ("state", *actions(dataset), "seal")]
 
 
 def actions(dataset: DataSet) -> tuple[str, ...]:
@@ -193,7 +193,8 @@ class DataSets(OncePerStage):
         return [f"{node}: {fault}" for node, answer in answers.items() for fault in answer["faults"]]
 
     def _check_mounts(self, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str]) -> None:
-        ask = state_after(storage, [f"{spec['folder']}/index"], storage.addresses(self._session.rack))
+        origin = origin_of(self._session.architecture, self._session.rack, storage)
+        ask = state_after(storage, [f"{spec['folder']}/index"], origin)
         answers = self._session.run(dict.fromkeys(nodes, ask), STATE_S)
         faults = [f"{node}: {why}" for node, answer in answers.items() if (why := mount_fault(storage, answer))]
         if faults:

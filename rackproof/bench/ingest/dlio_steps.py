@@ -116,13 +116,13 @@ class _DlioRun(Clients):
             return f"{self.node}: {answer.why}"
         if not self._call("make", MAKE_TIMES).ok:
             return ""
-        drop = drop_and_state(self.storage, [f"{self.folder}/train"], self.addresses, tree=True)
+        drop = drop_and_state(self.storage, [f"{self.folder}/train"], self.origin, tree=True)
         for _ in range(self.sizes.runs):
             self.drop(dict.fromkeys(self.clients, drop), STATE_S)
             if self.lost:
                 return "; ".join(self.lost.values())
             trained = self._call("train", 1)
-            self.ask(dict.fromkeys(self.clients, state_after(self.storage, (), self.addresses)), STATE_S)
+            self.ask(dict.fromkeys(self.clients, state_after(self.storage, (), self.origin)), STATE_S)
             if not trained.ok:
                 return ""
         return ""

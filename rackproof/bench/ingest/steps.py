@@ -396,7 +396,7 @@ class _IngestStep(Clients):
             if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
                 return "; ".join(failed)
         if run.drop:
-            self.drop(dict.fromkeys(nodes, drop_and_state(self.storage, folders, self.addresses)), STATE_S)
+            self.drop(dict.fromkeys(nodes, drop_and_state(self.storage, folders, self.origin)), STATE_S)
             if self.lost:
                 return "; ".join(self.lost.values())
         start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
@@ -416,7 +416,7 @@ class _IngestStep(Clients):
         self.own += [*answers.values(), *samples.values()]
         if why:
             return why
-        self.ask(dict.fromkeys(nodes, state_after(self.storage, folders, self.addresses)), STATE_S)
+        self.ask(dict.fromkeys(nodes, state_after(self.storage, folders, self.origin)), STATE_S)
         return ""
 
     def _folders(self, job: IngestJob) -> list[str]:

@@ -13,7 +13,7 @@ from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
 from rackproof.bench.storage.client_runs import Clients
-from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
+from rackproof.bench.storage.commands import drop_and_state, mounted, origin_of, own_folders, state_after
 from rackproof.bench.user import node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
@@ -28,7 +28,7 @@ SLOWEST: Final = 1_000_000.0
 FILE_S: Final = 1.0
 """One file, for time limits: opened, synchronised and closed."""
 _BLOCK: Final = 4096
-_SEED: Final = "SEED"
+SEED: Final = "SEED"
 """In the commands of a dry run: the seed is new in each run."""
 
 
@@ -49,9 +49,9 @@ def step(name: str, tree: Tree, nodes: Sequence[str], architecture: Architecture
         yield reading_or_reason(place, read, outputs_of(run.answers), why)
 
     def commands() -> Iterator[str]:
-        way = _way(architecture, rack.node(nodes[0]), tree, _SEED)
+        way = _way(architecture, rack.node(nodes[0]), tree, SEED)
         if not isinstance(way, str):
-            written, read = _written(tree, way, _SEED), _read(tree, architecture.storage[tree.storage], _SEED)
+            written, read = _written(tree, way, SEED), _read(tree, architecture.storage[tree.storage], SEED)
             yield from (_program(*words) for words in (("write", written), ("read", read), ("remove", written)))
 
     what = f"{counted(tree.files, 'file', 'files')} written by {tree.protocol}, hashed by all clients"
@@ -68,7 +68,7 @@ def most_bytes(tree: Tree) -> int:
 def _way(architecture: Architecture, first: Node, tree: Tree, seed: str) -> dict[str, Any] | str:
     """How the first node writes, or what the inventory lacks for it. Raises InventoryError."""
     if tree.writer is not None:
-        folder = _folder(architecture.storage[tree.writer].mountpoints[0], seed)
+        folder = tree_folder(architecture.storage[tree.writer].mountpoints[0], seed)
         return {"by": "mount", "storage": tree.writer, "folder": folder}
     inputs = read_inputs(first, IngestInputs)
     if tree.protocol == "smb" and inputs.smb_share:
@@ -90,7 +90,7 @@ def _written(tree: Tree, way: Mapping[str, Any], seed: str) -> dict[str, Any]:
 
 def _read(tree: Tree, storage: Storage, seed: str) -> dict[str, Any]:
     """What the program reads to hash the tree."""
-    folders = [_folder(point, seed) for point in storage.mountpoints]
+    folders = [tree_folder(point, seed) for point in storage.mountpoints]
     return {"seed": seed, "files": tree.files, "max_bytes": tree.max_bytes, "folders": folders}
 
 
@@ -153,13 +153,14 @@ class _TreeRun(Clients):
             self.ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
 
     def _state(self, storage: Storage, *, before: bool) -> str:
-        folders = [_folder(point, self.seed) for point in storage.mountpoints]
-        return (drop_and_state if before else state_after)(storage, folders, storage.addresses(self.session.rack))
+        folders = [tree_folder(point, self.seed) for point in storage.mountpoints]
+        origin = origin_of(self.session.architecture, self.session.rack, storage)
+        return (drop_and_state if before else state_after)(storage, folders, origin)
 
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
         program = f"{self.users[node].prefix}{_program(action, spec)}"
         return f"{mounted(storage.mountpoints)}; {program}" if storage is not None else program
 
 
-def _folder(point: str, seed: str) -> str:
+def tree_folder(point: str, seed: str) -> str:
     return f"{point}/{FOLDER}/tree-{seed}"

@@ -26,7 +26,7 @@ from rackproof.bench.links.figures import (
     TO,
     duration_of,
 )
-from rackproof.bench.links.gpu_memory import command_of, sends
+from rackproof.bench.links.gpu_memory import ANY_GPU, command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import END_S, RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
@@ -38,7 +38,7 @@ from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.architecture.coverage import measures
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError, Unreliable
 from rackproof.remote.channel import Server
@@ -65,7 +65,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
         return []
     names = [node.name for node in rack.group(profile.members)]
     return [
-        _step(architecture, fabric, profile, metric, number, pairs)
+        _step(architecture, fabric, profile, metric, number, pairs, rack)
         for metric in _WHAT
         if measures(architecture, metric)
         for number, pairs in enumerate(sends(names), 1)
@@ -79,6 +79,7 @@ def _step(
     metric: str,
     number: int,
     pairs: Sequence[tuple[str, str]],
+    rack: Rack,
 ) -> Step:
     what = _WHAT[metric]
     id_ = f"links/all-rails/{what}{number}"
@@ -107,7 +108,28 @@ def _step(
     title = f"rdma from {what.replace('-', ' ')}, all rails at once, round {number}"
     seconds = profile.runs * (duration_of(metric, profile) + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
-    return Step(id_, title, seconds, expects, execute)
+    commands = tuple(_commands(architecture, fabric, profile, metric, [rack.node(name) for name in pairs[0]]))
+    return Step(id_, title, seconds, expects, execute, commands=commands)
+
+
+def _commands(
+    architecture: Architecture, fabric: Fabric, profile: LinkProfile, metric: str, pair: Sequence[Node]
+) -> Iterator[str]:
+    """Commands of server and client on every rail, for a dry run; none without their addresses."""
+    for rail in range(fabric.rails):
+        own, other = (end_of(node, fabric, rail) for node in pair)
+        if own is not None and other is not None:
+            near = Placement(own.placement.port, 0, ANY_GPU)
+            command = command_of(architecture, fabric, profile, metric, rail, near, RDMA_PORT + rail)
+            yield from (_serving(command, own, other), _sending(command, own))
+
+
+def _serving(command: str, own: End, peer: End) -> str:
+    return timed(from_address(command, own), f"{FROM}{peer.node}")
+
+
+def _sending(command: str, server: End) -> str:
+    return timed(f"{command} {shlex.quote(server.address)}", f"{TO}{server.node}")
 
 
 class _Volley:
@@ -167,16 +189,15 @@ class _Volley:
         processes: list[Server] = []
         with ExitStack() as stack, ThreadPoolExecutor(max_workers=len(servers)) as pool:
             for rail, end in enumerate(servers):
-                command = timed(from_address(self._command(rail, placed[0][rail]), end), f"{FROM}{peer}")
+                command = _serving(self._command(rail, placed[0][rail]), end, clients[rail])
                 served = self.session.serving(name, command, limit, account.prefix)
                 processes.append(stack.enter_context(served))
             for rail, process in enumerate(processes):
                 wait_listening(self.session.fleet[name], process, at_port(RDMA_PORT + rail, account))
 
             def send(rail: int) -> CommandResult:
-                command = f"{self._command(rail, placed[1][rail])} {shlex.quote(servers[rail].address)}"
-                user = self.users[peer].prefix
-                return self.session.run_on(peer, timed(command, f"{TO}{name}"), limit, user=user, hold=True)
+                command = _sending(self._command(rail, placed[1][rail]), servers[rail])
+                return self.session.run_on(peer, command, limit, user=self.users[peer].prefix, hold=True)
 
             answers = list(pool.map(send, range(len(clients))))
             wait_ended(processes, END_S)

@@ -24,7 +24,7 @@ from rackproof.bench.port_proof import reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
-from rackproof.bench.storage.commands import AFTER, folders_of, state_after
+from rackproof.bench.storage.commands import AFTER, folders_of, origin_of, state_after
 from rackproof.bench.storage.proof import mount_fault
 from rackproof.bench.storage.runs import state_in
 from rackproof.bench.user import BenchUsers
@@ -125,7 +125,8 @@ class _FanIn:
         self.context, self.session = context, context.session
         self.fabric, self.storage, self.profile = fabric, storage, profile
         self.users = BenchUsers.of(context)
-        self.servers, self.addresses = servers_of(self.session.rack, storage, fabric)
+        self.servers, addresses = servers_of(self.session.rack, storage, fabric)
+        self.origin = origin_of(self.session.architecture, self.session.rack, storage, addresses)
         self.answers: list[CommandResult] = []
 
     def measure(self, place: Measurement) -> Measurement:
@@ -167,7 +168,7 @@ class _FanIn:
                 break
 
     def _mounts(self, clients: Sequence[str]) -> Mapping[str, CommandResult]:
-        ask = {node: state_after(self.storage, folders_of(self.storage, node), self.addresses) for node in clients}
+        ask = {node: state_after(self.storage, folders_of(self.storage, node), self.origin) for node in clients}
         return self._ask(ask, STATE_S)
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> Mapping[str, CommandResult]:

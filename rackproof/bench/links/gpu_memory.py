@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rackproof.bench.links.figures import (
     BOTH_ALL_RAILS,
@@ -31,6 +32,7 @@ from rackproof.bench.links.steps import (
     START_S,
     End,
     Tool,
+    commands_of,
     from_address,
     measure_pairs,
     traffic_class,
@@ -43,6 +45,9 @@ from rackproof.core.pairing import each_once, rounds
 from rackproof.core.programs import PERFTEST
 from rackproof.core.rack import Rack
 
+ANY_GPU: Final = "GPU"
+"""In the commands of a dry run: nodes tell which GPU is next to an adapter."""
+
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
     """Steps where a criterion asks for GPU memory: every node sends once on each rail, or every pair is measured, with
@@ -54,7 +59,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
     pairs_of = rounds if profile.all_pairs(len(names)) else each_once
     schedules = {Scope.NIC: sends(names), Scope.PAIR: pairs_of(names)}
     return [
-        _step(architecture, fabric, profile, metric, scope, rail, number, pairs)
+        _step(architecture, fabric, profile, metric, scope, rail, number, pairs, rack)
         for metric in (GPU_BANDWIDTH, GPU_BOTH, GPU_READ_LATENCY)
         for scope, schedule in schedules.items()
         if measures(architecture, metric, scope)
@@ -84,6 +89,7 @@ def _step(
     rail: int,
     number: int,
     pairs: Sequence[tuple[str, str]],
+    rack: Rack,
 ) -> Step:
     ways = {GPU_BOTH: "-both-ways", GPU_READ_LATENCY: "-read-latency"}.get(metric, "")
     id_ = f"links/rail{rail}/gpu-memory{ways}{'-pairs' if scope is Scope.PAIR else ''}{number}"
@@ -100,14 +106,16 @@ def _step(
         for pair in pairs
     }
 
+    tool = _tool(architecture, fabric, profile, metric, rail)
+
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        tool = _tool(architecture, fabric, profile, metric, rail)
         return measure_pairs(context, fabric, rail, tool, places, profile.runs, gpus=True)
 
     seconds = profile.runs * (seconds_of(profile, metric) + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     title = f"rdma from GPU memory{ways.replace('-', ' ')}, rail {rail}, round {number}"
-    return Step(id_, title, seconds, expects, execute)
+    commands = commands_of(fabric, tool, rail, [rack.node(name) for name in pairs[0]], ANY_GPU)
+    return Step(id_, title, seconds, expects, execute, commands=commands)
 
 
 def _tool(architecture: Architecture, fabric: Fabric, profile: LinkProfile, metric: str, rail: int) -> Tool:

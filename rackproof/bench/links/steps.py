@@ -111,16 +111,16 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
         for number, pairs in enumerate(schedule, 1):
             for tool in _tools(architecture, fabric, profile, rail):
                 step = _step(fabric, tool, rail, number, pairs, profile.runs)
-                steps.append(replace(step, commands=_commands(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
+                steps.append(replace(step, commands=commands_of(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
     return steps
 
 
-def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tuple[str, ...]:
-    """Commands of server and client; none without their addresses."""
+def commands_of(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node], gpu: str | None = None) -> tuple[str, ...]:
+    """Commands of server and client, for a dry run; none without their addresses. ``gpu``: see ``Placement``."""
     server, client = (end_of(node, fabric, rail) for node in pair)
     if server is None or client is None:
         return ()
-    near = Placement(server.placement.port, 0)
+    near = Placement(server.placement.port, 0, gpu)
     server, client = replace(server, placement=near), replace(client, placement=near)
     return (tool.server(server), tool.client(server, client))
 

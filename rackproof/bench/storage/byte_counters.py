@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
@@ -133,7 +134,7 @@ def counted_in_run(run: Run, node: str, storage: Storage, before: State, after: 
         counted = counted_bytes(storage, before, after, writes=writes)
         why = "whose end has no reading" if run.tells_start(node) else f"whose end {_OLD_FIO}"
         return counted._replace(exact=None, unread=f"they include the ramp, {why}")
-    old = State(with_counters(before.client, reading[0].stdout), before.addresses)
+    old = replace(before, client=with_counters(before.client, reading[0].stdout))
     if len(nfs_of(storage, old)) < len(nfs_of(storage, before)):
         raise ParseError("mountstats", f"in the ramp: no statistics of {storage.mountpoint}")
     counted = counted_bytes(storage, old, after, writes=writes)

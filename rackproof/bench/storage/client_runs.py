@@ -16,6 +16,7 @@ from rackproof.bench.storage.commands import (
     drop_and_state,
     folders_of,
     mounted,
+    origin_of,
     own_folders,
     server_in_ramp,
     server_state,
@@ -71,6 +72,7 @@ class Clients:
         self.context, self.session = context, context.session
         self.name, self.storage, self.clients = name, storage, clients
         self.addresses = storage.addresses(self.session.rack)
+        self.origin = origin_of(self.session.architecture, self.session.rack, storage)
         self.users = BenchUsers.of(context)
         self.own: list[CommandResult] = []
         self.lost: dict[str, str] = {}
@@ -97,7 +99,7 @@ class Clients:
 
     def check_mounts(self, nodes: Iterable[str], folders: Callable[[str], tuple[str, ...]]) -> None:
         """Clients whose mounts are not the architecture's are lost."""
-        ask = partial(state_after, self.storage, addresses=self.addresses)
+        ask = partial(state_after, self.storage, origin=self.origin)
         for node, answer in self.ask({node: ask(folders(node)) for node in nodes}).items():
             if (why := mount_fault(self.storage, answer)) is not None:
                 self.lost[node] = f"{node}: {why}"
@@ -138,7 +140,7 @@ class Clients:
     ) -> dict[str, str]:
         """Read the clients' state after a run, while other nodes carry out the commands ``beside``. Returns the reasons
         of silent clients."""
-        ask = partial(state_after, self.storage, addresses=self.addresses)
+        ask = partial(state_after, self.storage, origin=self.origin)
         commands = {node: ask(folders(node)) for node in nodes}
         answers = self.ask(dict(beside) | commands)
         return {
@@ -230,7 +232,7 @@ class StorageClients(Clients):
         if not ramp_s:
             self.own.append(self.fio.launch(nodes, texts.__getitem__, limit_s))
             return self.own[-1]
-        of_client = counters_in_ramp(self.storage, self.addresses, ramp_s, len(nodes))
+        of_client = counters_in_ramp(self.storage, self.origin, ramp_s, len(nodes))
         commands = self.of_servers(server_in_ramp(ramp_s, len(nodes))) | dict.fromkeys(nodes, of_client)
 
         def ask(connection: Connection) -> CommandResult:
@@ -248,7 +250,7 @@ class StorageClients(Clients):
         The servers' counters are read first: dropping caches reads nothing from a drive and sends next to nothing.
         """
         self.lost |= self.fio.unready(nodes)
-        ask = partial(drop_and_state, self.storage, addresses=self.addresses)
+        ask = partial(drop_and_state, self.storage, origin=self.origin)
         commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
         return self.drop(commands, beside=self.of_servers(server_state(BEFORE)))
 

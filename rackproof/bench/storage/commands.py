@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Sequence
 
 from rackproof.bench.user import USER, Account
-from rackproof.core.architecture import Storage
+from rackproof.configure.storage_client.cephfs import fsid_of
+from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.fiojob import TEST_FILE
+from rackproof.core.rack import Rack
 from rackproof.parse.answer import STATUS
 from rackproof.parse.client_transfer import PORTS, bytes_command, nfs_ports_command, transport_command
 from rackproof.parse.fscache import CACHE_DRIVE, STATS
@@ -17,11 +19,15 @@ from rackproof.shell import script
 
 BEFORE, RAMP, AFTER = "before", "ramp", "after"
 _MARK = re.compile(r": storage-state (before|ramp|after)((?: [^ ;]+)*); ")
+FSID = "fsid="
+"""Before an FSID among the words of an origin."""
 DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
 """Drops a node's caches."""
 _DRIVES = 'for d in /sys/block/*/device; do d=${d%/device}; [ -e "$d/stat" ] && echo "${d##*/} $(cat "$d/stat")"; done'
 _SERVED = f"echo -- drives; {_DRIVES}; echo -- ports; {PORTS}"
-_SERVER_IN_RAMP = ": storage-server ramp; "
+SERVER = ": storage-server "
+"""Begin of the commands that read a server's counters."""
+_SERVER_IN_RAMP = f"{SERVER}ramp; "
 _BYTES_OF_NFS = (
     "sed -n '/^device .* with fstype nfs/p; /^\\t\\(opts\\|bytes\\|xprt\\):/p; /^\\tper-op/p'"
     " /proc/self/mountstats 2>/dev/null"
@@ -63,30 +69,30 @@ def own_folders(storage: Storage, folders: Sequence[str], account: Account, stem
     return f"{mounted(storage.mountpoints)}\n{made}"
 
 
-def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str], *, tree: bool = False) -> str:
+def drop_and_state(storage: Storage, folders: Sequence[str], origin: Sequence[str], *, tree: bool = False) -> str:
     """Command that drops the client's caches, then prints its state.
 
-    ``addresses``: allowed NFS servers, part of the command, so that they are in the evidence. ``tree``: the folders'
+    ``origin``: see ``origin_of``; it is part of the command, so that it is in the evidence. ``tree``: the folders'
     files are counted, not listed, and caches are dropped once more, because the count has filled those of names.
     """
     check = mounted(storage.mountpoints)
     state = _state(storage, folders, tree=tree) + (f" && {{ {DROP}; }}" if tree else "")
-    return f"{_mark(BEFORE, addresses)}{check}; {{ {DROP}; }} || exit 1; {state}"
+    return f"{_mark(BEFORE, origin)}{check}; {{ {DROP}; }} || exit 1; {state}"
 
 
-def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
+def state_after(storage: Storage, folders: Sequence[str], origin: Sequence[str]) -> str:
     """Command that prints the client's state after a run."""
-    return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
+    return f"{_mark(AFTER, origin)}{_state(storage, folders)}"
 
 
-def counters_in_ramp(storage: Storage, addresses: Sequence[str], ramp_s: int, clients: int) -> str:
+def counters_in_ramp(storage: Storage, origin: Sequence[str], ramp_s: int, clients: int) -> str:
     """Command that prints a client's counters again and again around the end of a ramp, for ``parse_timed``."""
     sections = ["mountstats", _BYTES_OF_NFS, "ports", nfs_ports_command(storage)]
     if storage.class_ == "local":
         sections = _block(storage)
     elif storage.class_ == "parallel":
         sections = _of_client(storage)
-    return f"{_mark(RAMP, addresses)}{_in_ramp(_printed(sections), ramp_s, clients)}"
+    return f"{_mark(RAMP, origin)}{_in_ramp(_printed(sections), ramp_s, clients)}"
 
 
 def _in_ramp(state: str, ramp_s: int, clients: int) -> str:
@@ -99,7 +105,7 @@ def _in_ramp(state: str, ramp_s: int, clients: int) -> str:
 
 def server_state(when: str) -> str:
     """Command on a storage server that prints what ``parse_server_state`` reads, ``when``: before or after a run."""
-    return f": storage-server {when}; {_SERVED}; echo -- end"
+    return f"{SERVER}{when}; {_SERVED}; echo -- end"
 
 
 def server_in_ramp(ramp_s: int, clients: int) -> str:
@@ -113,13 +119,23 @@ def is_server_in_ramp(command: str) -> bool:
 
 
 def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
-    """``before``, ``ramp`` or ``after``, and the expected addresses; None for another command."""
+    """``before``, ``ramp`` or ``after``, and the words of ``origin_of``; None for another command."""
     match = _MARK.match(command)
     return (match[1], tuple(match[2].split())) if match else None
 
 
-def _mark(when: str, addresses: Sequence[str]) -> str:
-    return f": storage-state {' '.join([when, *map(shlex.quote, addresses)])}; "
+def origin_of(
+    architecture: Architecture, rack: Rack, storage: Storage, addresses: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """What a client's mounts may be of, a word each: addresses of servers (None: the declared ones), and the FSIDs of
+    Ceph's cluster that the architecture or the clients' inputs give."""
+    clients = (rack.node(name) for name in storage.clients(rack))
+    fsids = dict.fromkeys(fsid_of(architecture, rack, node, storage) for node in clients)
+    return (*(storage.addresses(rack) if addresses is None else addresses), *(f"{FSID}{one}" for one in fsids if one))
+
+
+def _mark(when: str, origin: Sequence[str]) -> str:
+    return f": storage-state {' '.join([when, *map(shlex.quote, origin)])}; "
 
 
 def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> str:

@@ -30,6 +30,7 @@ from rackproof.bench.storage.connections_reader import (
     protocol_of,
     version_of,
 )
+from rackproof.bench.storage.layout import FIRST_S, SUFFIX
 from rackproof.bench.storage.proof import check_mounts, mounts_of
 from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.runs import State, state_in
@@ -37,7 +38,7 @@ from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import Architecture, ConnectionsProfile, MountsProfile, Storage, StorageProfile
 from rackproof.core.architecture.storage import canonical
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, command_line, layout_of, render
+from rackproof.core.fiojob import Layout, command_line, layout_of, render, render_layout
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -52,7 +53,7 @@ MOUNT_S: Final = 75.0
 """Time for one mount, and for the end of an earlier one."""
 _READY: Final = b"rackproof-own-mount\n"
 _MOUNTED: Final = f"grep -q ' {OWN_MOUNT}[0-9]* ' /proc/self/mounts"
-_GONE: Final = f"for i in $(seq 1 100); do {_MOUNTED} || exit 0; sleep 0.2; done; exit 1"
+GONE: Final = f"for i in $(seq 1 100); do {_MOUNTED} || exit 0; sleep 0.2; done; exit 1"
 _LEGS: Final = {SPEEDUP: "connections", RDMA_GAIN: "transports", MOUNTS_GAIN: "mounts"}
 """Last part of a step's id."""
 _OF_DECLARED: Final = (
@@ -110,13 +111,15 @@ def _step(
     seconds = runs * (profile.runtime_s + profile.ramp_s + 2 * SETUP_S)
     who = counted(len(names), "client", "clients one after another")
     title = f"{name}: reads over {pair[1].text} and over {pair[0].text}, by {who}"
+    written = partial(render_layout, f"{name}{SUFFIX}", layout, limit_s=FIRST_S)
     commands = [
         command
         for node in names[:1]
         for leg in pair
+        for folders in [":".join(connection_folders(leg.own_mounts(APART), name, node))]
         for command in (
             *_mounts(leg, metric, addresses),
-            command_line(render(leg.job, profile, ":".join(connection_folders(leg.own_mounts(APART), name, node)))),
+            *(command_line(job_file(folders)) for job_file in (written, partial(render, leg.job, profile))),
         )
     ]
     return Step(id_, title, seconds, tuple(places), execute, commands=tuple(dict.fromkeys(commands)))
@@ -181,7 +184,7 @@ class _Client(StorageClients):
 
     def _declared(self) -> State:
         """The client's state with the declared mounts. Raises ParseError for others."""
-        ask = state_after(self.declared, (), self.addresses)
+        ask = state_after(self.declared, (), self.origin)
         state = state_in(self.ask({self.node: ask})[self.node], "before")
         check_mounts(self.declared, state, "before")
         return state
@@ -203,7 +206,7 @@ class _Client(StorageClients):
                 self.run([self.node], job_file, profile.runtime_s + profile.ramp_s, again=False)
         finally:
             pipe.close()
-        if not STOPPING.is_set() and not self.session.fleet[self.node].run(_GONE, MOUNT_S).ok:
+        if not STOPPING.is_set() and not self.session.fleet[self.node].run(GONE, MOUNT_S).ok:
             self.lost.setdefault(self.node, f"{self.node}: {OWN_MOUNT} could not be unmounted")
 
     def _directories(self, node: str) -> tuple[str, ...]:

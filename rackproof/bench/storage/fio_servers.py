@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Final
 
 from rackproof.bench.ports import at_socket, wait_listening
 from rackproof.bench.relay import FIO, LIFE_S, Relay
@@ -10,6 +11,8 @@ from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.user import BenchUsers
 from rackproof.errors import RemoteError
 from rackproof.remote.channel import Server
+
+SERVER: Final = f"rm -f {FIO}; exec fio --server=sock:{FIO}"
 
 
 class FioServers(OncePerStage):
@@ -35,8 +38,7 @@ class FioServers(OncePerStage):
                 return None
             prefix = BenchUsers.of(self._context)[node].prefix
             stack = ExitStack()
-            command = f"rm -f {FIO}; exec fio --server=sock:{FIO}"
-            server = stack.enter_context(session.serving(node, command, LIFE_S, prefix))
+            server = stack.enter_context(session.serving(node, SERVER, LIFE_S, prefix))
             stack.callback(self._running.pop, node, None)
             self._context.stage.push(stack.pop_all())
             wait_listening(session.fleet[node], server, at_socket(FIO))

@@ -63,7 +63,7 @@ class _Client(Clients):
             for _ in range(self.profile.runs):
                 if self.lost:
                     break
-                state = drop_and_state(self.storage, (), self.addresses)
+                state = drop_and_state(self.storage, (), self.origin)
                 self.drop({self.node: state}, beside=self.of_servers(server_state(BEFORE)))
                 if not self.lost:
                     self._run("read", float(self.profile.runtime_s))

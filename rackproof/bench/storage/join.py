@@ -55,7 +55,7 @@ class _Joins(Clients):
         planted = self.ask({node: self._command(node, "plant", sizes) for node in self.ready}, MARGIN_S)
         joining = [node for node, answer in planted.items() if answer.ok]  # the reader says what the others lack
         # The servers are not asked for their counters: one small file is read, and nothing is claimed of its speed.
-        self.drop({node: drop_and_state(self.storage, (), self.addresses) for node in joining})
+        self.drop({node: drop_and_state(self.storage, (), self.origin) for node in joining})
         joining = [node for node in joining if node not in self.lost]
         self.ask({node: self._command(node, JOB, sizes) for node in joining}, sizes.quiet_s + 2 * MARGIN_S)
         self.lost |= self.read_state(joining, lambda node: ())

@@ -159,7 +159,15 @@ def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]
     if not faults:
         faults = [
             *mounted.bind_faults(mounts),
-            *mounted.source_faults(storage, mounts, state.addresses, client.device, client.daemons),
+            *mounted.source_faults(
+                storage,
+                mounts,
+                state.addresses,
+                client.device,
+                client.daemons,
+                state.fsids,
+                client_transfer.fsids_in(storage, client.counters),
+            ),
             *mounted.option_faults(storage, mounts),
             *mounted.port_faults(storage, mounts),
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, RAMP, is_server_in_ramp, server_state, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, FSID, RAMP, is_server_in_ramp, server_state, state_of
 from rackproof.bench.storage.fio_launch import BORROWED, Launch, is_launch, launches
 from rackproof.bench.storage.layout import SUFFIX
 from rackproof.bench.storage.server_counters import Served, served_between
@@ -18,10 +18,11 @@ from rackproof.remote.command import CommandResult
 
 @dataclass(frozen=True)
 class State:
-    """A client's state, and the expected addresses of NFS servers."""
+    """A client's state, and what its mounts have to be of: addresses of servers, and FSIDs of Ceph."""
 
     client: ClientState
     addresses: tuple[str, ...]
+    fsids: tuple[str, ...] = ()
 
 
 class StatesAround:
@@ -160,7 +161,9 @@ def state_in(answer: CommandResult, when: str) -> State:
     if not answer.ok:
         raise ParseError("client state", f"{when} the run: {answer.why}")
     asked = state_of(answer.command)
-    return State(parse_client_state(answer.stdout), asked[1] if asked else ())
+    words = asked[1] if asked else ()
+    fsids = tuple(word.removeprefix(FSID) for word in words if word.startswith(FSID))
+    return State(parse_client_state(answer.stdout), tuple(w for w in words if not w.startswith(FSID)), fsids)
 
 
 def state_of_node(answer: CommandResult | None, node: str, when: str) -> State:

@@ -96,7 +96,9 @@ def _step(
     each_s = SETUP_S + moment.TYPICAL_S + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
     who = counted(len(clients), "client", "clients at once")
     commands = [
-        node_program(PROGRAM, json.dumps(_config(storage, clients[0], sizes, part))) for part in parts if clients
+        node_program(PROGRAM, json.dumps(_config(storage, clients[0], sizes, part)))
+        for part in (*parts, _CLEAR)
+        if clients
     ]
     return Step(
         places[0].step, f"{title}, by {who}", sizes.runs * uses * each_s, tuple(places), execute,
@@ -138,7 +140,7 @@ class _Files(Clients):
             self.drop(
                 {
                     node: drop_and_state(
-                        self.storage, trees_of(self.storage, node) if of_tree else (), self.addresses, tree=of_tree
+                        self.storage, trees_of(self.storage, node) if of_tree else (), self.origin, tree=of_tree
                     )
                     for node in self.clients
                 },

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from rackproof.configure.ceph.cluster import own_fsid as fsid_of_own
 from rackproof.configure.files import RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, DesiredMount
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
+from rackproof.configure.storage_client.inputs import StorageClientInputs
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.rack import Node, Rack
 from rackproof.errors import DeclarationError
 
 PORT = 3300
 KEY = "storage_client.cephfs"
+
+
+def fsid_of(architecture: Architecture, rack: Rack, node: Node, storage: Storage) -> str:
+    """FSID of the cluster that a client has to mount; empty for another file system, and where nothing gives it. Raises
+    InventoryError."""
+    if storage.fstype != "ceph":
+        return ""
+    return fsid_of_own(architecture, rack, storage) or read_inputs(node, StorageClientInputs).cephfs.fsid
 
 
 def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:

@@ -319,7 +319,7 @@ class TestKit:
         assert DataSets.of(context).check("photos", self.DATASET, gpus) == []
         shown = writing(virtual_rack().storage["nfs-tcp"], "photos", self.DATASET, len(gpus))
         ran = [text for node, text in context.session.fleet.asked if node == "gpu-01"]  # type: ignore[attr-defined]
-        assert len(shown) == 2
+        assert len(shown) == 4, "what is there, both parts of writing, and what is there then"
         assert all(any(text.endswith(command) for text in ran) for command in shown)
 
     def test_a_set_without_space_is_refused(self, context: BenchContext, tmp_path: Path) -> None:

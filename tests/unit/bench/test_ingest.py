@@ -116,7 +116,7 @@ class TestPlan:
         shown = {step.id.partition("/nfs-tcp/")[2]: step.commands for step in steps(profile(train=job, serve=serve))}
         programs = {name: [command.split()[2].rpartition("/")[2] for command in own] for name, own in shown.items()}
         assert programs == {
-            "train/storage-2": ["dataset_node.py", "ingest_node.py"], "train/memory-2": ["ingest_node.py"],
+            "train/storage-2": [*["dataset_node.py"] * 3, "ingest_node.py"], "train/memory-2": ["ingest_node.py"],
             "train/beside": ["ingest_node.py", "ingest_node.py"], "serve/storage-2": ["ingest_node.py"],
         }  # fmt: skip
         assert [len(configs_of(command, TOOL)) for command in shown["train/beside"]] == [1, 2]

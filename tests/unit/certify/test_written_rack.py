@@ -18,15 +18,18 @@ import pytest
 from click.testing import CliRunner
 
 from rackproof.architectures import load
+from rackproof.bench.announced import announced
 from rackproof.bench.collectives.command import launcher_of, requested_by
 from rackproof.bench.gpu.reader import is_program
 from rackproof.bench.ingest.dlio import PROGRAM as DLIO
 from rackproof.bench.links.figures import BOTH_WAYS, USE_GPU
+from rackproof.bench.plan import plan_steps
 from rackproof.cli.main import cli
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind
 from rackproof.evidence.store import read_records
 from rackproof.parse.nvlink_domain import DOMAIN
 from rackproof.remote.command import NOT_FINISHED, CommandResult, program
+from tests.unit.bench.test_announced import like, unnamed_in
 from tests.unit.certify.figures import FIGURES
 from tests.unit.certify.rack import BUSES, Certified, WrittenRack
 from tests.unit.fakes import reply
@@ -112,6 +115,18 @@ def resumed(folder: Path, rack: WrittenRack) -> Certified:
     return rack.certify(folder, "--resume", str(folder / before.name))
 
 
+def unannounced(rack: WrittenRack, run: Certified) -> list[str]:
+    """Recorded commands of the measuring stage that a dry run does not name."""
+    steps = plan_steps(rack.architecture, "full", rack.rack)
+    entries = list(announced(rack.architecture, "full", rack.rack, steps))
+    records = read_records(run.folder)
+    begin = next(at for at, r in enumerate(records) if r.kind is Kind.STAGE and r.body["stage"] == "bench")
+    sent = dict.fromkeys(r.body["command"] for r in records[begin:] if r.kind is Kind.COMMAND)
+    shown = {like(command) for step in steps for command in step.commands}
+    further = {"  # sets of nodes"} if any(line.startswith("# further jobs ") for line in shown) else set[str]()
+    return unnamed_in(sent, entries, shown | further)
+
+
 @pytest.mark.parametrize("id_", FIGURES)
 def test_a_healthy_rack_is_certified_and_its_page_says_what_it_is(tmp_path: Path, id_: str) -> None:
     rack = WrittenRack(id_)
@@ -131,6 +146,7 @@ def test_a_healthy_rack_is_certified_and_its_page_says_what_it_is(tmp_path: Path
     assert run.certificate["simulated"][0].startswith(SAYS)
     first = run.page.partition("<main>")[0]
     assert SAYS in first.partition("<strong>Stand-ins</strong>")[2]
+    assert unannounced(rack, run) == []
     if id_ in JUDGED_AGAIN:
         again = CliRunner().invoke(cli, ["judge", str(run.folder), "--json"])
         assert json.loads(again.stdout)["outcome"] == "CERTIFIED", again.output

@@ -422,10 +422,10 @@ def test_the_plan_says_how_long_and_what(tmp_path: Path) -> None:
     assert steps["drives/scratch/read"].estimate_s == 2 * 2 * 2 * 8.0, "virtual nodes one after another"
     assert steps["drives/scratch/read"].title.startswith("scratch drives: reads of 1048576 B, 4 drives of 2 nodes")
     assert "67108864 B each" in steps["osds/ceph/write"].title
-    nodes = DriveNodes()
-    made.measure(tmp_path, nodes.answer)
+    made.measure(tmp_path, DriveNodes().answer)
+    sent = "\n".join(commands(tmp_path))
     shown = {command.replace("DEVICE", "nvme0n1") for step in steps.values() for command in step.commands}
-    assert shown <= set(nodes.asked)
+    assert all(command in sent for command in shown)
 
 
 def test_a_rack_without_declared_drives_has_a_gap() -> None:

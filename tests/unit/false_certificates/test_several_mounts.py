@@ -158,7 +158,8 @@ def test_only_nfs_is_mounted_several_times() -> None:
     assert {space.storage: space.bytes_each for space in spaces(every, "depth", RACK)} == dict.fromkeys(
         ("nfs-tcp", "nfs-rdma"), 2 * 33554432
     )
-    one, several = (command for command in steps[0].commands if command.startswith("fio "))
+    written, one, more, several = (command for command in steps[0].commands if command.startswith("fio "))
+    assert all(" --name=nfs-tcp-layout " in command for command in (written, more))
     mounts = [command for command in steps[0].commands if command.startswith("mount ")]
     assert [command.rpartition(" ")[2] for command in mounts] == [OWN_MOUNT, f"{OWN_MOUNT}1", f"{OWN_MOUNT}2"]
     assert all("vers=3," in command for command in mounts)

@@ -283,5 +283,5 @@ def test_the_files_of_one_step_are_removed_before_the_next() -> None:
     assert needed.bytes_each == 200 * 114688  # in blocks of 4 KiB
     assert needed.shared
     commands = [command for step in plan_steps(ARCHITECTURE, "depth", RACK) for command in step.commands]
-    assert len(commands) == 11
+    assert len(commands) == 13
     assert all(command.startswith("python3 -I /run/rackproof-bench/files_node.py") for command in commands)

@@ -15,6 +15,7 @@ from rackproof.parse.client_transfer import (
     Moved,
     bytes_command,
     bytes_in,
+    fsids_in,
     nfs_ports_command,
     nfs_ports_in,
     port_bytes_in,
@@ -95,6 +96,17 @@ def test_ceph_takes_the_client_of_the_mounts_cluster() -> None:
     assert bytes_in(storage("ceph"), both, source_of(storage("ceph")))[:2] == (8192, 4096)
     with pytest.raises(ParseError, match="expected the counters of one client, actual 2"):
         bytes_in(storage("ceph"), both, "10.0.0.1:6789:/")
+
+
+def test_the_clusters_of_ceph_are_those_of_the_kernels_clients() -> None:
+    other = text_of("ceph", 7, 7).replace(FSID, "1-2")
+    assert fsids_in(storage("ceph"), Answer(CEPH + other, 0)) == {FSID, "1-2"}
+    assert fsids_in(storage("ceph"), Answer(OLD_CEPH, 2)) == {FSID}
+    for untold in (None, Answer("", 2), Answer("grep: not found\n", 127)):
+        assert fsids_in(storage("ceph"), untold) == frozenset()
+    assert fsids_in(storage("lustre"), Answer(LUSTRE, 0)) == frozenset()
+    with pytest.raises(ParseError, match="counters of Ceph"):
+        fsids_in(storage("ceph"), Answer("/sys/kernel/debug/x:1\n", 0))
 
 
 def test_gpfs_takes_the_file_system() -> None:

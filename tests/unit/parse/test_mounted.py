@@ -106,13 +106,17 @@ def test_a_parallel_file_system_is_that_of_the_declared_servers(
 def test_a_mount_of_ceph_is_of_the_declared_cluster() -> None:
     ceph = Storage.model_validate({"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "a.b"})
     own = [mount(f"u@{FSID}.a.b=/", MONITOR, fstype="ceph")]
-    assert mounted.source_faults(ceph, own, ["10.0.0.1"], fsid=FSID) == []
+    assert mounted.source_faults(ceph, own, ["10.0.0.1"], fsids=[FSID.upper()], seen=["1-2"]) == []
     assert mounted.source_faults(ceph, own, ["10.0.0.1"]) == []
     other = FSID.replace("b", "c")
-    (fault,) = mounted.source_faults(ceph, own, ["10.0.0.1"], fsid=other)
+    (fault,) = mounted.source_faults(ceph, own, ["10.0.0.1"], fsids=[other])
     assert fault == f"source: expected cluster {other}, actual {FSID}"
     unnamed = [mount("10.0.0.1:3300:/", "mds_namespace=a.b", fstype="ceph")]
-    assert mounted.source_faults(ceph, unnamed, ["10.0.0.1"], fsid=FSID) == []
+    for seen in ([], [FSID], [other, FSID]):
+        assert mounted.source_faults(ceph, unnamed, ["10.0.0.1"], fsids=[FSID], seen=seen) == []
+    assert mounted.source_faults(ceph, unnamed, ["10.0.0.1"], seen=[other]) == []
+    (fault,) = mounted.source_faults(ceph, unnamed, ["10.0.0.1"], fsids=[FSID], seen=[other])
+    assert fault == f"source: expected cluster {FSID}, actual {other}"
 
 
 @pytest.mark.parametrize(("source", "right"), [(".gpu.scratch=/", True), (".scratch=/", False), (".gpu=/", False)])
