@@ -62,7 +62,9 @@ class Search:
     def _search(self) -> None:
         jobs = self.jobs
         self._screen()
-        while True:
+        before: tuple[int, ...] = ()
+        while before != (now := (len(jobs.history), len(jobs.faults), len(jobs.unlocated), self.tries, self.repeats)):
+            before = now  # without a new job the next turn would be the same
             if (suspects := jobs.suspects()) and Solid(jobs).narrow(suspects):
                 continue
             if failed := jobs.unexplained():
