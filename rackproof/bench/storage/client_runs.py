@@ -30,7 +30,7 @@ from rackproof.bench.storage.runs import runs_of
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
-from rackproof.core.fiojob import TEST_FILE, Layout, command_line, ramp_of
+from rackproof.core.fiojob import Layout, command_line, ramp_of
 from rackproof.core.rack import fold
 from rackproof.errors import RemoteError
 from rackproof.remote.command import CommandResult
@@ -104,9 +104,10 @@ class Clients:
             if (why := mount_fault(self.storage, answer)) is not None:
                 self.lost[node] = f"{node}: {why}"
 
-    def prepare(self, program: str, folders: Callable[[str], Sequence[str]], stem: str = TEST_FILE) -> dict[str, str]:
+    def prepare(self, program: str, folders: Callable[[str], Sequence[str]], stem: str) -> dict[str, str]:
         """Account, ``folders`` and a program of storage benchmarks on every client whose mounts are the architecture's;
-        the others are lost. Returns the commands that made the folders."""
+        the others are lost. ``stem``: of its own files, so that those of fio's steps stay. Returns the commands that
+        made the folders."""
         self.check_mounts(self.clients, lambda node: ())
         self.lost |= self.users.ready(self.ready)
         made = {node: own_folders(self.storage, folders(node), self.users[node], stem) for node in self.ready}

@@ -21,6 +21,8 @@ from rackproof.errors import NodeUnreachable, RemoteError
 from rackproof.remote.ssh import Connection
 
 JOB: Final = "join"
+STEM: Final = f"{TEST_FILE}.{JOB}"
+"""The planted file is in the folder of fio's files, which other steps need again, and begins with this."""
 
 
 def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) -> Step:
@@ -47,7 +49,7 @@ class _Joins(Clients):
 
     def execute(self, sizes: JoinProfile) -> None:
         """Plant a file, drop caches, join, and remove the file."""
-        folders = self.prepare(PROGRAM, lambda node: folders_of(self.storage, node)[:1])
+        folders = self.prepare(PROGRAM, lambda node: folders_of(self.storage, node)[:1], STEM)
         try:
             self.session.fleet.each(self.ready, self._put, "the program that joins")
         except RemoteError as error:
@@ -78,6 +80,6 @@ class _Joins(Clients):
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:
     """What the program reads, without the seed of the file."""
     return {
-        "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": OWN_MOUNT,
+        "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{STEM}.0", "own": OWN_MOUNT,
         "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
     }  # fmt: skip

@@ -125,7 +125,7 @@ class _Files(Clients):
 
     def execute(self, parts: tuple[_Part, ...]) -> None:
         """All runs, up to the first part that loses a client; then the files are removed."""
-        self.prepare(PROGRAM, lambda node: parents_of(self.storage, node))
+        self.prepare(PROGRAM, lambda node: parents_of(self.storage, node), "unused")
         made = self.ready
         for _ in range(self.sizes.runs):
             for part in parts:
