@@ -214,9 +214,11 @@ def _by_client(storage: Storage, before: State, after: State, writes: bool) -> i
 def counted_requests(storage: Storage, before: State, after: State, operations: Sequence[str]) -> int | None:
     """Requests of these NFS operations, or all requests to Ceph's metadata servers; None where nothing counts them.
 
-    Raises ParseError.
+    A mount with pNFS does not count the reads that go to data servers. Raises ParseError.
     """
     if storage.class_ == "nfs":
+        if "READ" in operations and any(_calls(mount, "LAYOUTGET") for mount in nfs_of(storage, after)):
+            return None
         pairs = zip(nfs_of(storage, before), nfs_of(storage, after), strict=True)
         superblocks = {mount.mountpoint: mount.device for mount in mounts_of(storage, before) if mount is not None}
         growth = {
