@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Storage
@@ -164,7 +164,8 @@ def _lustre(tool: str, lines: Iterable[str]) -> Moved:
 
 
 def _ceph(tool: str, answer: Answer, source: str) -> Moved:
-    """Bytes of the one client of the cluster. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
+    """Bytes of all clients of the cluster: mounts of its other file systems or folders have a client each, and nothing
+    tells which is whose. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
     if answer.status not in GREP_DONE:
         raise ParseError(tool, answer.failure)
     clients: dict[str, tuple[str, ...]] = {}
@@ -173,16 +174,27 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
         match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size|/latency)?", path, "counters of Ceph")
         clients[match[1]] = clients.get(match[1], ()) + tuple(lines)
     fsid = fsid_of(source)
-    own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
-    if len(own) != 1:
-        raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")
-    heads = [at for at, line in enumerate(own[0]) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
-    rows = [line.split() for line in own[0][heads[0] + 2 :]] if heads else []
+    own = {name: lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid}
+    if (clusters := len({name.partition(".")[0] for name in own})) != 1:
+        raise ParseError(tool, f"expected the counters of one cluster, actual {clusters}")
+    moved = [_ceph_client(tool, lines) for lines in own.values()]
+    of_names = [one.of_names for one in moved if one.of_names is not None]
+    return Moved(
+        sum(one.read for one in moved),
+        sum(one.written for one in moved),
+        sum(one.reads or 0 for one in moved),
+        sum(of_names) if len(of_names) == len(moved) else None,
+    )
+
+
+def _ceph_client(tool: str, lines: Sequence[str]) -> Moved:
+    heads = [at for at, line in enumerate(lines) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
+    rows = [line.split() for line in lines[heads[0] + 2 :]] if heads else []
     by_name = {row[0]: row for row in rows if len(row) == 6}
     if not {"read", "write"} <= by_name.keys():
         raise ParseError(tool, "expected bytes that were read and written")
     read, written = (integer(tool, "bytes", by_name[name][5]) for name in ("read", "write"))
-    of_names = [row.split()[1] for row in own[0][: heads[0]] if row.startswith("metadata ")]
+    of_names = [row.split()[1] for row in lines[: heads[0]] if row.startswith("metadata ")]
     return Moved(
         read,
         written,

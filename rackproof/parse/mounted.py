@@ -101,6 +101,11 @@ def source_faults(
         return _export_faults(storage, mounts, addresses)
     if storage.fstype == "fuse.daos":
         return _container_faults(storage, mounts, daemons)
+    for mount in mounts:
+        if mount.fstype == "ceph" and name_of(mount) is None:
+            raise ParseError(
+                "mount", f"{mount.mountpoint} does not name its file system: mount it with fs={storage.file_system}"
+            )
     faults = [
         f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {name_of(mount) or 'none'}"
         for mount in mounts

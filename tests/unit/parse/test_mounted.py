@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackproof.core.architecture import Storage
@@ -121,6 +123,15 @@ def test_names_of_cephs_file_systems_may_have_dots(source: str, right: bool) -> 
         {"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "gpu.scratch"}
     )
     assert (mounted.source_faults(ceph, [mount(f"u.v@{FSID}{source}", MONITOR, fstype="ceph")]) == []) is right
+
+
+def test_a_mount_of_ceph_without_a_name_may_be_of_any_file_system_of_its_cluster() -> None:
+    """The kernel mounts the cluster's default one."""
+    ceph = Storage.model_validate(
+        {"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "data/home"}
+    )
+    with pytest.raises(ParseError, match=re.escape("/mnt/nfs does not name its file system: mount it with fs=data")):
+        mounted.source_faults(ceph, [mount("10.0.0.1:6789:/home", fstype="ceph")], ["10.0.0.1"])
 
 
 def test_a_mount_of_ceph_without_monitors_is_not_proven() -> None:
