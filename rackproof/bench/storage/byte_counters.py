@@ -157,6 +157,9 @@ def _counted(storage: Storage, before: State, after: State, writes: bool) -> Cou
         return _exactly("the device", None if pair[0] is None or pair[1] is None else pair[1] - pair[0])
     if storage.class_ == "nfs":
         counted = _exactly("the mount", _by_mounts(storage, before, after, writes))
+        used = {transport.protocol for mount in nfs_of(storage, after) for transport in mount.transports}
+        if "rdma" in used and storage.transport != "rdma":  # its devices were not asked
+            return counted
         return counted._replace(late=_by_nfs_ports(before, after, writes))
     ports = carried_bytes(storage, before, after, writes)
     try:
