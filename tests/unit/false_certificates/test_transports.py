@@ -141,6 +141,7 @@ def test_bytes_that_the_ports_did_not_carry_are_named(name: str, ports: dict[str
     [
         ("beegfs", {"kernel": 1.0}, "by the node's ports; not proven"),  # RDMA in software
         ("weka", {"kernel": 0.0, "rdma": 0.0}, "not proven: nothing counts them"),
+        ("lustre", {"kernel": 0.01}, "by the client"),  # adapters that do not count RDMA
     ],
 )
 def test_ports_that_cannot_tell_do_not_fail(name: str, ports: dict[str, float], words: str) -> None:
