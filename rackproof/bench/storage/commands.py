@@ -32,8 +32,8 @@ _LEAD_S = 2
 _STARTING_S = 6
 _STARTED_A_SECOND = 20
 """Seconds in which fio begins on one client, beside one more for so many clients, which its launcher asks in turn."""
-_EVERY_S = 0.2
-"""Seconds between two readings in a ramp: with the time of a reading less than ``runs.RECENT`` of a run of 10 s."""
+_EVERY_S = 0.3
+"""Seconds between two readings in a ramp: with 0.2 s for a reading no more than ``runs.RECENT`` of a run of 10 s."""
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
