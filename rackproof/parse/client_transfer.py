@@ -224,6 +224,14 @@ class PortBytes(NamedTuple):
     """By the adapters (mlx5's ``_phy``): everything."""
     rdma: Moved | None
     """By the RDMA devices; software RDMA counts nothing."""
+    counters: frozenset[str] = frozenset()
+    """Paths of all counters."""
+
+    def check_since(self, earlier: PortBytes) -> None:
+        """Raises ParseError for a counter that an earlier reading lacks: a port that comes back from a container brings
+        all that it has moved there."""
+        if new := sorted(self.counters - earlier.counters):
+            raise ParseError("port counters", f"{new[0]} was not there before the run")
 
 
 _WORD: Final = 4
@@ -234,10 +242,12 @@ def port_bytes_in(answer: Answer) -> PortBytes:
     """Answer to ``PORTS``. Raises ParseError."""
     tool = "port counters"
     sums: dict[str, int] = {}
+    counters = set()
     for path, lines in files_of(answer.body).items():
         name = path.rpartition("/")[2]
         if lines[0].strip().isdecimal():  # not the N/A of a port without this counter
             sums[name] = sums.get(name, 0) + int(lines[0])
+            counters.add(path)
     if "rx_bytes" not in sums or "tx_bytes" not in sums:
         raise ParseError(tool, "the node shows no port of hardware")
 
@@ -248,6 +258,7 @@ def port_bytes_in(answer: Answer) -> PortBytes:
         Moved(sums["rx_bytes"], sums["tx_bytes"]),
         moved("rx_bytes_phy", "tx_bytes_phy"),
         moved("port_rcv_data", "port_xmit_data", _WORD),
+        frozenset(counters),
     )
 
 

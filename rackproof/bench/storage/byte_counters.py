@@ -164,13 +164,14 @@ def _counted(storage: Storage, before: State, after: State, writes: bool) -> Cou
         if "rdma" in used and storage.transport != "rdma":  # its devices were not asked
             return counted
         return counted._replace(late=_by_nfs_ports(before, after, writes))
-    ports = carried_bytes(storage, before, after, writes)
+    exact, unread = None, ""
     try:
         exact = _by_client(storage, before, after, writes)
     except ParseError as error:
-        return Counted(None, ports, str(error))
+        unread = str(error)
+    ports = carried_bytes(storage, before, after, writes, alone=exact is None)
     if exact is None:
-        return Counted(None, ports)
+        return Counted(None, ports, unread)
     if storage.transport == "rdma":  # not every adapter counts it (bnxt_re, irdma), and the interfaces do not see it
         ports.pop(_INTERFACES, None)
     return Counted(exact, {"the client": exact} | ports)
@@ -249,9 +250,10 @@ def _calls(mount: NfsMount, operation: str) -> int:
     return counted.calls if counted else 0
 
 
-def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -> dict[str, int]:
+def carried_bytes(storage: Storage, before: State, after: State, writes: bool, *, alone: bool) -> dict[str, int]:
     """Traffic of the node's ports by counter, with headers and other traffic; empty without a usable counter.
 
+    ``alone``: nothing else counts, so that a port which appears in the run leaves no number.
     Only RDMA devices count RDMA; only adapters with counters of the wire count DPDK, which WEKA uses. Raises
     ParseError, also where these counters are the only proof of a required RDMA, and there are none.
     """
@@ -262,6 +264,12 @@ def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -
             raise _no_proof(storage, "the node's ports carry a server's bytes, too")
         return {}
     old, new = (port_bytes_in(answer) for answer in answers if answer is not None)
+    try:
+        new.check_since(old)
+    except ParseError:
+        if alone or of_ports:
+            raise
+        return {}
     kernel = _grown(_INTERFACES, old.kernel, new.kernel, writes)
     if storage.fstype == "wekafs":
         return _grown("the node's adapters", old.wire, new.wire, writes)

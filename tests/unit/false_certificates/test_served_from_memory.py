@@ -169,6 +169,10 @@ def once(edit: str) -> Any:
         ("-- end -> ", "unknown: server state: the answer is cut off"),
         ("vdb -> vdc", "unknown: server state: storage-01 had other drives after the run"),
         (r"vda 9 0 \d+ -> vda 9 0 1", "unknown: server state: storage-01: its counters began again during the run"),
+        (
+            "status 0 -> /sys/class/net/vf9/statistics/tx_bytes:9\nstatus 0",
+            "unknown: port counters: /sys/class/net/vf9/statistics/tx_bytes was not there before the run",
+        ),
         (r"tx_bytes:\d+ -> tx_bytes:-1", "unknown: port counters: the node shows no port of hardware"),
     ],
 )

@@ -152,8 +152,8 @@ test_no_part_of_an_answer_gives_fewer_bytes = refuses_parts(
 
 
 def test_ports() -> None:
-    assert port_bytes_in(Answer(ports((5, 6), None, None), 1)) == (Moved(5, 6), None, None)
-    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0)) == (Moved(5, 6), Moved(7, 8), Moved(4, 12))
+    assert port_bytes_in(Answer(ports((5, 6), None, None), 1))[:3] == (Moved(5, 6), None, None)
+    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0))[:3] == (Moved(5, 6), Moved(7, 8), Moved(4, 12))
     unknown = ports((5, 6), None, (4, 12)).replace("port_rcv_data:1", "port_rcv_data:N/A (no PMA)")
     assert port_bytes_in(Answer(unknown, 0)).rdma is None
     with pytest.raises(ParseError, match="no port of hardware"):
