@@ -47,7 +47,7 @@ class Counted(NamedTuple):
         """Raises FromMemory, whose reason begins with ``who``, if a counter has less than the bytes that ``tool``
         reports; ParseError for a counter that went back. ``seconds``: in which they moved evenly; without it the
         counters that may be late prove nothing."""
-        told = {} if self.writes else {name: (count, told_by_then(seconds)) for name, count in self.late.items()}
+        told = {name: (count, told_by_then(seconds)) for name, count in self.late.items()}
         for counter, (count, share) in ({name: (count, 1.0) for name, count in self.others.items()} | told).items():
             if count < 0:
                 raise ParseError(tool, f"{who}{counter} counted {-count} B less after the run than before")
@@ -161,9 +161,9 @@ def _counted(storage: Storage, before: State, after: State, writes: bool) -> Cou
     if storage.class_ == "nfs":
         counted = _exactly("the mount", _by_mounts(storage, before, after, writes))
         used = {transport.protocol for mount in nfs_of(storage, after) for transport in mount.transports}
-        if "rdma" in used and storage.transport != "rdma":  # its devices were not asked
-            return counted
-        return counted._replace(late=_by_nfs_ports(before, after, writes))
+        unasked = "rdma" in used and storage.transport != "rdma"  # its devices
+        late = {} if writes or unasked else _by_nfs_ports(before, after)  # a write that is held back ends in a burst
+        return counted._replace(late=late)
     exact, unread = None, ""
     try:
         exact = _by_client(storage, before, after, writes)
@@ -196,13 +196,13 @@ def _by_mounts(storage: Storage, before: State, after: State, writes: bool) -> i
     return total
 
 
-def _by_nfs_ports(before: State, after: State, writes: bool) -> dict[str, int]:
-    """Traffic of all ports of the node, with headers and that of others; empty where it is not known of all ports."""
+def _by_nfs_ports(before: State, after: State) -> dict[str, int]:
+    """Bytes that all ports of the node received, with headers and those of others; empty where not all of them tell."""
     answers = (before.client.ports, after.client.ports)
     old, new = (nfs_ports_in(answer) if answer is not None else None for answer in answers)
     if old is None or new is None or old.keys() != new.keys():
         return {}
-    growths = [_growth(old[port], new[port], writes) for port in old]
+    growths = [_growth(old[port], new[port], writes=False) for port in old]
     return {_INTERFACES: sum(growths)} if min(growths) >= 0 else {}  # a port that began again tells nothing
 
 

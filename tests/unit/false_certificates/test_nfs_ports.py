@@ -107,6 +107,7 @@ def test_writes_are_not_judged_by_them(tmp_path: Path) -> None:
     """A write that a client holds back ends in a burst."""
     for measurement in measure(tmp_path, job=LONG.model_copy(update={"rw": "write"}), ports={"kernel": 0.5}):
         assert measurement.samples
+        assert measurement.conditions["bytes"] == NOT_ALL
 
 
 @pytest.mark.parametrize(("share", "invalid"), [(0.8, True), (1.0, False)])
