@@ -66,6 +66,15 @@ def test_the_address_of_the_inventory_may_be_of_ipv6() -> None:
     ]
 
 
+@pytest.mark.parametrize(("shown", "right"), [("rdma6", True), ("rdma", True), ("tcp6", False), ("tcp", False)])
+def test_a_transport_over_ipv6_is_the_same_transport(shown: str, right: bool) -> None:
+    sizes = ("rsize=1048576", "wsize=1048576")
+    faults = mounted.option_faults(NFS, [mount("[fd00::1]:/srv/nfs", f"proto={shown}", *sizes)])
+    assert faults == (
+        [] if right else [f"proto=rdma: expected in force, actual {', '.join(sorted({'proto=tcp', f'proto={shown}'}))}"]
+    )
+
+
 FSID = "bf0a7d78-3e21-543f-8c64-e0c9716d0784"
 MONITOR = "mon_addr=10.0.0.1:3300"
 
