@@ -149,9 +149,9 @@ class Clients:
 
     def of_servers(self, command: str) -> dict[str, str]:
         """A command for the servers' counters, where no client runs on a server: its own bytes would be among them."""
-        if self.storage.server_role in self.storage.client_roles:
-            return {}
-        return {node.name: command for node in self.storage.server_nodes(self.session.rack)}
+        servers = {node.name: command for node in self.storage.server_nodes(self.session.rack)}
+        own = self.storage.server_role in self.storage.client_roles or servers.keys() & self.clients
+        return {} if own else servers
 
     def results(self, places: Iterable[Measurement]) -> Iterator[Measurement]:
         """The step's measurements; once a client is lost, only wrong content that another one has read counts."""

@@ -227,6 +227,17 @@ def test_rdma_that_no_adapter_of_the_server_counts_is_no_fault(tmp_path: Path, c
         assert measurement.invalid == (not measurement.samples) == invalid, measurement.reason
 
 
+def test_a_node_that_serves_and_reads_is_not_asked_either(tmp_path: Path) -> None:
+    """Groups of the inventory overlap. The other servers alone have not sent all."""
+    lab = lab_rack()
+    second = Node("storage-02", ("storage", "gpu"), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
+    bench = Bench(BENCH.architecture, Rack(lab.source, (*lab.nodes, second)))
+    for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture).answer):
+        assert measurement.samples, measurement.reason
+        assert of_servers(measurement) == {}
+    assert server_state(BEFORE) not in commands(tmp_path)
+
+
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
     """Its drives and ports serve its own programs as well."""
     storage = BENCH.architecture.storage["nfs-tcp"]
