@@ -227,12 +227,17 @@ def test_rdma_that_no_adapter_of_the_server_counts_is_no_fault(tmp_path: Path, c
         assert measurement.invalid == (not measurement.samples) == invalid, measurement.reason
 
 
-def test_a_node_that_serves_and_reads_is_not_asked_either(tmp_path: Path) -> None:
-    """Groups of the inventory overlap. The other servers alone have not sent all."""
-    lab = lab_rack()
+@pytest.mark.parametrize("name", ["nfs-tcp", "cephfs"])
+def test_a_node_that_serves_and_reads_is_not_asked_either(tmp_path: Path, name: str) -> None:
+    """Groups of the inventory overlap. The other servers alone have not sent all, and what a node reads from itself has
+    not passed its ports."""
+    lab, architecture = lab_rack(), of_storage(jobs={"read": JOB}, storages=(name,)).architecture
     second = Node("storage-02", ("storage", "gpu"), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
-    bench = Bench(BENCH.architecture, Rack(lab.source, (*lab.nodes, second)))
-    for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture).answer):
+    bench = Bench(architecture, Rack(lab.source, (*lab.nodes, second)))
+    ports = {"kernel": 0.3} if name == "cephfs" else {"kernel": 1.0}
+    measured = bench.measure(tmp_path, StorageNodes(architecture, name=name, ports=ports).answer)
+    assert bench.faults(tmp_path) == {}
+    for measurement in measured:
         assert measurement.samples, measurement.reason
         assert of_servers(measurement) == {}
     assert server_state(BEFORE) not in commands(tmp_path)
