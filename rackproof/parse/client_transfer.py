@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Storage
@@ -164,20 +164,33 @@ def _lustre(tool: str, lines: Iterable[str]) -> Moved:
 
 
 def _ceph(tool: str, answer: Answer, source: str) -> Moved:
-    """Bytes of the one client of the cluster. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
+    """Bytes of all clients of the cluster: mounts of its other file systems or folders have a client each, and nothing
+    tells which is whose. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
     if answer.status not in GREP_DONE:
         raise ParseError(tool, answer.failure)
-    clients, fsid = _clients_of_ceph(tool, answer), fsid_of(source)
-    own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
-    if len(own) != 1:
-        raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")
-    heads = [at for at, line in enumerate(own[0]) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
-    rows = [line.split() for line in own[0][heads[0] + 2 :]] if heads else []
+    clients = _clients_of_ceph(tool, answer)
+    fsid = fsid_of(source)
+    own = {name: lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid}
+    if (clusters := len({name.partition(".")[0] for name in own})) != 1:
+        raise ParseError(tool, f"expected the counters of one cluster, actual {clusters}")
+    moved = [_ceph_client(tool, lines) for lines in own.values()]
+    of_names = [one.of_names for one in moved if one.of_names is not None]
+    return Moved(
+        sum(one.read for one in moved),
+        sum(one.written for one in moved),
+        sum(one.reads or 0 for one in moved),
+        sum(of_names) if len(of_names) == len(moved) else None,
+    )
+
+
+def _ceph_client(tool: str, lines: Sequence[str]) -> Moved:
+    heads = [at for at, line in enumerate(lines) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
+    rows = [line.split() for line in lines[heads[0] + 2 :]] if heads else []
     by_name = {row[0]: row for row in rows if len(row) == 6}
     if not {"read", "write"} <= by_name.keys():
         raise ParseError(tool, "expected bytes that were read and written")
     read, written = (integer(tool, "bytes", by_name[name][5]) for name in ("read", "write"))
-    of_names = [row.split()[1] for row in own[0][: heads[0]] if row.startswith("metadata ")]
+    of_names = [row.split()[1] for row in lines[: heads[0]] if row.startswith("metadata ")]
     return Moved(
         read,
         written,
@@ -225,6 +238,14 @@ class PortBytes(NamedTuple):
     """By the adapters (mlx5's ``_phy``): everything."""
     rdma: Moved | None
     """By the RDMA devices; software RDMA counts nothing."""
+    counters: frozenset[str] = frozenset()
+    """Paths of all counters."""
+
+    def check_since(self, earlier: PortBytes) -> None:
+        """Raises ParseError for a counter that an earlier reading lacks: a port that comes back from a container brings
+        all that it has moved there."""
+        if new := sorted(self.counters - earlier.counters):
+            raise ParseError("port counters", f"{new[0]} was not there before the run")
 
 
 _WORD: Final = 4
@@ -235,10 +256,12 @@ def port_bytes_in(answer: Answer) -> PortBytes:
     """Answer to ``PORTS``. Raises ParseError."""
     tool = "port counters"
     sums: dict[str, int] = {}
+    counters = set()
     for path, lines in files_of(answer.body).items():
         name = path.rpartition("/")[2]
         if lines[0].strip().isdecimal():  # not the N/A of a port without this counter
             sums[name] = sums.get(name, 0) + int(lines[0])
+            counters.add(path)
     if "rx_bytes" not in sums or "tx_bytes" not in sums:
         raise ParseError(tool, "the node shows no port of hardware")
 
@@ -249,6 +272,7 @@ def port_bytes_in(answer: Answer) -> PortBytes:
         Moved(sums["rx_bytes"], sums["tx_bytes"]),
         moved("rx_bytes_phy", "tx_bytes_phy"),
         moved("port_rcv_data", "port_xmit_data", _WORD),
+        frozenset(counters),
     )
 
 

@@ -25,6 +25,10 @@ NFS_PORTS: Final = {"tcp": 2049, "rdma": 20049}
 """Ports of NFS that the kernel does not show."""
 
 
+_OVER_IPV6: Final = ("proto=tcp6", "proto=rdma6", "proto=udp6")
+"""The kernel shows the transport of NFS together with the family of the server's address."""
+
+
 def about(storage: Storage, mountpoint: str) -> str:
     """Message prefix that names the mount point; empty for a single mount."""
     return f"{mountpoint}: " if len(storage.mountpoints) > 1 else ""
@@ -103,6 +107,11 @@ def source_faults(
         return _export_faults(storage, mounts, addresses)
     if storage.fstype == "fuse.daos":
         return _container_faults(storage, mounts, daemons)
+    for mount in mounts:
+        if mount.fstype == "ceph" and name_of(mount) is None:
+            raise ParseError(
+                "mount", f"{mount.mountpoint} does not name its file system: mount it with fs={storage.file_system}"
+            )
     faults = [
         f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {name_of(mount) or 'none'}"
         for mount in mounts
@@ -241,6 +250,7 @@ def option_faults(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
 
 def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
     in_force = {*mount.options, *mount.super_options} - {"rw", "ro"} | {"ro" if mount.read_only else "rw"}
+    in_force |= {option[:-1] for option in in_force if option in _OVER_IPV6}
     problems = []
     for option in storage.options_required:
         if option not in in_force:

@@ -32,7 +32,7 @@ def named_sections(tool: str, output: str | bytes) -> dict[str, list[str]]:
     """
     sections: dict[str, list[str]] = {"": []}
     lines = sections[""]
-    for line in text_of(tool, output).splitlines():
+    for line in text_of(tool, output).split("\n"):  # a name may hold other ends of lines
         if match := _SECTION.fullmatch(line):
             lines = sections.setdefault(match[1], [])
         else:

@@ -145,6 +145,15 @@ def node_reason(record: Mapping[str, str]) -> str | None:
     return None if reason in _NONE else reason
 
 
+_NO_NODES: Final = re.compile(rb"srun: .*(?:allocat|Required node not available)")
+"""``srun: error: Unable to allocate resources: Requested nodes are busy``; ``… Job allocation 7 has been revoked``."""
+
+
+def no_nodes_given(words: bytes) -> bool:
+    """Whether the error output of ``srun`` says that Slurm gave the job no nodes."""
+    return _NO_NODES.search(words) is not None
+
+
 def parse_gres(text: str) -> dict[str, int]:
     """``gpu:h200:8(S:0-1),lscratch:3200``: count of each resource."""
     resources: dict[str, int] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,11 +11,9 @@ from rackproof.configure.slurm.nodes import node_set
 from rackproof.core.grouping import grouped
 from rackproof.core.wording import some
 from rackproof.parse import ParseError
-from rackproof.parse.slurm import node_reason, node_states, parse_scontrol_records
+from rackproof.parse.slurm import no_nodes_given, node_reason, node_states, parse_scontrol_records
 from rackproof.remote.command import CommandResult, program
 
-_REFUSED: Final = re.compile(r"srun: .*(?:allocat|Required node not available)")
-"""``srun: error: Unable to allocate resources: Requested nodes are busy``; ``… Job allocation 7 has been revoked``."""
 _FREE: Final = frozenset({"IDLE", "CLOUD", "DYNAMIC_NORM"})
 _RESUME: Final = "scontrol update NodeName={} State=RESUME"
 _WAYS_OUT: Final = (
@@ -34,7 +31,7 @@ _SHOWN: Final = 3
 def is_refused(answer: CommandResult) -> bool:
     """Whether Slurm gave ``srun`` no nodes."""
     launched = launcher_of(answer.command) == "srun"
-    return launched and bool(answer.rc) and bool(_REFUSED.search(answer.stderr.decode(errors="replace")))
+    return launched and bool(answer.rc) and no_nodes_given(answer.stderr)
 
 
 def asking(nodes: Sequence[str]) -> str:

@@ -26,6 +26,9 @@ that switches)."""
 _SIZES = ((10**9, "GB"), (10**6, "MB"), (1, "B"))
 
 
+_INTERFACES: Final = "the node's ports"
+
+
 class Counted(NamedTuple):
     """Counted bytes, by counter."""
 
@@ -45,7 +48,7 @@ class Counted(NamedTuple):
         """Raises FromMemory, whose reason begins with ``who``, if a counter has less than the bytes that ``tool``
         reports; ParseError for a counter that went back. ``seconds``: in which they moved evenly; without it the
         counters that may be late prove nothing."""
-        told = {} if self.writes else {name: (count, told_by_then(seconds)) for name, count in self.late.items()}
+        told = {name: (count, told_by_then(seconds)) for name, count in self.late.items()}
         for counter, (count, share) in ({name: (count, 1.0) for name, count in self.others.items()} | told).items():
             if count < 0:
                 raise ParseError(tool, f"{who}{counter} counted {-count} B less after the run than before")
@@ -96,14 +99,15 @@ def size_text(count: int, of: int | None = None) -> str:
 
 
 def check_sent(run: Run, storage: Storage) -> None:
-    """The servers' ports sent at least what the clients read after a ramp, where the servers were asked.
+    """The servers' ports sent at least what the clients read after a ramp, where the servers were asked; their adapters
+    may tell it late, too.
 
     Raises FromMemory. DPDK, which WEKA uses, passes by the counters of the kernel and of RDMA devices.
     """
-    check_ports(run.served, run.fio_bytes, storage, "fio")
+    check_ports(run.served, run.fio_bytes, storage, "fio", told_by_then(run.read_s))
 
 
-def check_ports(served: Served | str | None, read: int, storage: Storage, tool: str, told: float = 1.0) -> None:
+def check_ports(served: Served | str | None, read: int, storage: Storage, tool: str, told: float) -> None:
     """As ``check_sent``; all clients read so many bytes, by ``tool``. ``told``: see ``told_by_then``."""
     if not isinstance(served, Served) or storage.fstype == "wekafs" or served.ports >= COUNTED * told * read:
         return
@@ -157,13 +161,21 @@ def _counted(storage: Storage, before: State, after: State, writes: bool) -> Cou
         return _exactly("the device", None if pair[0] is None or pair[1] is None else pair[1] - pair[0])
     if storage.class_ == "nfs":
         counted = _exactly("the mount", _by_mounts(storage, before, after, writes))
-        return counted._replace(late=_by_nfs_ports(before, after, writes))
-    ports = carried_bytes(storage, before, after, writes)
+        used = {transport.protocol for mount in nfs_of(storage, after) for transport in mount.transports}
+        unasked = "rdma" in used and storage.transport != "rdma"  # its devices
+        late = {} if writes or unasked else _by_nfs_ports(before, after)  # a write that is held back ends in a burst
+        return counted._replace(late=late)
+    exact, unread = None, ""
     try:
         exact = _by_client(storage, before, after, writes)
     except ParseError as error:
-        return Counted(None, ports, str(error))
-    return Counted(exact, ({} if exact is None else {"the client": exact}) | ports)
+        unread = str(error)
+    ports = carried_bytes(storage, before, after, writes, alone=exact is None)
+    if exact is None:
+        return Counted(None, ports, unread)
+    if storage.transport == "rdma":  # not every adapter counts it (bnxt_re, irdma), and the interfaces do not see it
+        ports.pop(_INTERFACES, None)
+    return Counted(exact, {"the client": exact} | ports)
 
 
 def _exactly(counter: str, count: int | None) -> Counted:
@@ -185,14 +197,14 @@ def _by_mounts(storage: Storage, before: State, after: State, writes: bool) -> i
     return total
 
 
-def _by_nfs_ports(before: State, after: State, writes: bool) -> dict[str, int]:
-    """Traffic of all ports of the node, with headers and that of others; empty where it is not known of all ports."""
+def _by_nfs_ports(before: State, after: State) -> dict[str, int]:
+    """Bytes that all ports of the node received, with headers and those of others; empty where not all of them tell."""
     answers = (before.client.ports, after.client.ports)
     old, new = (nfs_ports_in(answer) if answer is not None else None for answer in answers)
     if old is None or new is None or old.keys() != new.keys():
         return {}
-    growths = [_growth(old[port], new[port], writes) for port in old]
-    return {"the node's ports": sum(growths)} if min(growths) >= 0 else {}  # a port that began again tells nothing
+    growths = [_growth(old[port], new[port], writes=False) for port in old]
+    return {_INTERFACES: sum(growths)} if min(growths) >= 0 else {}  # a port that began again tells nothing
 
 
 def _by_client(storage: Storage, before: State, after: State, writes: bool) -> int | None:
@@ -214,9 +226,11 @@ def _by_client(storage: Storage, before: State, after: State, writes: bool) -> i
 def counted_requests(storage: Storage, before: State, after: State, operations: Sequence[str]) -> int | None:
     """Requests of these NFS operations, or all requests to Ceph's metadata servers; None where nothing counts them.
 
-    Raises ParseError.
+    A mount with pNFS does not count the reads that go to data servers. Raises ParseError.
     """
     if storage.class_ == "nfs":
+        if "READ" in operations and any(_calls(mount, "LAYOUTGET") for mount in nfs_of(storage, after)):
+            return None
         pairs = zip(nfs_of(storage, before), nfs_of(storage, after), strict=True)
         superblocks = {mount.mountpoint: mount.device for mount in mounts_of(storage, before) if mount is not None}
         growth = {
@@ -237,9 +251,10 @@ def _calls(mount: NfsMount, operation: str) -> int:
     return counted.calls if counted else 0
 
 
-def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -> dict[str, int]:
+def carried_bytes(storage: Storage, before: State, after: State, writes: bool, *, alone: bool) -> dict[str, int]:
     """Traffic of the node's ports by counter, with headers and other traffic; empty without a usable counter.
 
+    ``alone``: nothing else counts, so that a port which appears in the run leaves no number.
     Only RDMA devices count RDMA; only adapters with counters of the wire count DPDK, which WEKA uses. Raises
     ParseError, also where these counters are the only proof of a required RDMA, and there are none.
     """
@@ -250,7 +265,13 @@ def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -
             raise _no_proof(storage, "the node's ports carry a server's bytes, too")
         return {}
     old, new = (port_bytes_in(answer) for answer in answers if answer is not None)
-    kernel = _grown("the node's ports", old.kernel, new.kernel, writes)
+    try:
+        new.check_since(old)
+    except ParseError:
+        if alone or of_ports:
+            raise
+        return {}
+    kernel = _grown(_INTERFACES, old.kernel, new.kernel, writes)
     if storage.fstype == "wekafs":
         return _grown("the node's adapters", old.wire, new.wire, writes)
     rdma = _grown("the node's RDMA devices", old.rdma, new.rdma, writes)

@@ -31,7 +31,7 @@ from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.fiojob import Layout, command_line, ramp_of
-from rackproof.core.rack import fold
+from rackproof.core.rack import Rack, fold
 from rackproof.errors import RemoteError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Connection
@@ -65,12 +65,20 @@ def fio_step(
     return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands, writes=writes)
 
 
+def _with_own_servers(storage: Storage, rack: Rack) -> Storage:
+    """The storage; where a node serves and reads, because groups overlap, its servers are clients."""
+    serving = {node.name for node in storage.server_nodes(rack)}
+    if serving.isdisjoint(storage.clients(rack)):
+        return storage
+    return storage.model_copy(update={"client_roles": (*storage.client_roles, storage.server_role)})
+
+
 class Clients:
     """``lost``: why clients have no result, by node. ``own``: answers of this step, in order."""
 
     def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
         self.context, self.session = context, context.session
-        self.name, self.storage, self.clients = name, storage, clients
+        self.name, self.storage, self.clients = name, _with_own_servers(storage, self.session.rack), clients
         self.addresses = storage.addresses(self.session.rack)
         self.origin = origin_of(self.session.architecture, self.session.rack, storage)
         self.users = BenchUsers.of(context)

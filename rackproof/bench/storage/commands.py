@@ -38,6 +38,8 @@ _LEAD_S = 2
 _STARTING_S = 6
 _STARTED_A_SECOND = 20
 """Seconds in which fio begins on one client, beside one more for so many clients, which its launcher asks in turn."""
+_EVERY_S = 0.3
+"""Seconds between two readings in a ramp: with 0.2 s for a reading no more than ``runs.RECENT`` of a run of 10 s."""
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
@@ -50,9 +52,14 @@ def mounted(points: Sequence[str]) -> str:
     return f'for m in {words}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
 
 
+def parents_of_folders(storage: Storage) -> tuple[str, ...]:
+    """Folder with the benchmarks' folders of all nodes on each mount of a storage."""
+    return tuple(f"{point}/rackproof-bench" for point in storage.mountpoints)
+
+
 def folders_of(storage: Storage, node: str) -> tuple[str, ...]:
     """The benchmarks' folder of a node on each mount of a storage."""
-    return tuple(f"{point}/rackproof-bench/{node}" for point in storage.mountpoints)
+    return tuple(f"{parent}/{node}" for parent in parents_of_folders(storage))
 
 
 def empty_folders(storage: Storage, folders: Sequence[str], user: str) -> str:
@@ -100,7 +107,7 @@ def _in_ramp(state: str, ramp_s: int, clients: int) -> str:
     first_s = max(0, ramp_s - _LEAD_S)
     most_s = ramp_s - first_s + _STARTING_S + clients // _STARTED_A_SECOND
     again = f'{state}; echo -- time; date +%s%3N; echo -- end; [ "$(date +%s)" -lt "$e" ]'
-    return f"sleep {first_s}; e=$(($(date +%s) + {most_s})); while {{ {again}; }}; do sleep 0.5; done"
+    return f"sleep {first_s}; e=$(($(date +%s) + {most_s})); while {{ {again}; }}; do sleep {_EVERY_S}; done"
 
 
 def server_state(when: str) -> str:

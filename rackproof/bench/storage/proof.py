@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.commands import AFTER, BEFORE, parents_of_folders
 from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
 from rackproof.bench.storage.runs import Run, State, StatesAround, state_in
 from rackproof.core.architecture import Storage
@@ -170,6 +170,7 @@ def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]
             ),
             *mounted.option_faults(storage, mounts),
             *mounted.port_faults(storage, mounts),
+            *_mounted_below(storage, client.mounts),
         ]
     if not faults and storage.class_ == "nfs":
         nfs = nfs_of(storage, state)
@@ -184,6 +185,16 @@ def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]
     if faults:
         raise ParseError("mount", f"{when} the run: {'; '.join(faults)}")
     return mounts
+
+
+def _mounted_below(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
+    """Mounts on the benchmarks' folders, whose files are then not the storage's."""
+    folders = tuple(f"{parent}/" for parent in parents_of_folders(storage))
+    return [
+        f"{mount.mountpoint}: expected a folder of the storage, actual a mount of {mount.source} ({mount.fstype})"
+        for mount in mounts
+        if not mount.hidden_by and f"{mount.mountpoint}/".startswith(folders)
+    ]
 
 
 def mount_fault(storage: Storage, answer: CommandResult) -> str | None:

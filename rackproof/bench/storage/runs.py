@@ -80,6 +80,12 @@ class Run(StatesAround):
         return sum(entry.read.io_bytes for entry in self.launch.entries.values() if entry.read is not None)
 
     @property
+    def read_s(self) -> float:
+        """Seconds in which the first of fio's clients was through with its reads; 0 where none read."""
+        reads = (entry.read for entry in self.launch.entries.values())
+        return min((read.runtime_ms / 1e3 for read in reads if read is not None and read.io_bytes), default=0.0)
+
+    @property
     def read_bytes(self) -> int | None:
         """All that fio's clients read together in the time that ``served`` is about; None where that has a ramp."""
         ramp = any("ramp_time" in job for job in self.launch.jobs.values())

@@ -43,6 +43,7 @@ def served_between(before: Mapping[str, CommandResult], after: Mapping[str, Comm
         old, new = _state(before[node]), _state(after[node])
         if old.drives.keys() != new.drives.keys():
             raise ParseError(_TOOL, f"{node} had other drives after the run")
+        new.ports.check_since(old.ports)
         own = [new.drives[name] - old.drives[name] for name in old.drives]
         if min(own) < 0 or (sent := _sent(old, new)) < 0:
             raise ParseError(_TOOL, f"{node}: its counters began again during the run")
@@ -59,5 +60,5 @@ def _state(answer: CommandResult) -> ServerState:
 
 def _sent(old: ServerState, new: ServerState) -> int:
     """Adapters that do RDMA count it in the RDMA device only, others in the interface only."""
-    pairs = ((a, b) for a, b in zip(old.ports, new.ports, strict=True) if a is not None and b is not None)
-    return max(b.written - a.written for a, b in pairs)
+    pairs = [(old.ports.kernel, new.ports.kernel), (old.ports.wire, new.ports.wire), (old.ports.rdma, new.ports.rdma)]
+    return max(b.written - a.written for a, b in pairs if a is not None and b is not None)

@@ -137,8 +137,8 @@ class Storage(Model):
         return (self.mountpoint,) if count == 1 else tuple(f"{self.mountpoint}{k}" for k in range(1, count + 1))
 
     def clients(self, rack: Rack) -> list[str]:
-        """Nodes that mount it."""
-        return [node.name for role in self.client_roles for node in rack.group(role)]
+        """Nodes that mount it, each once: a node may be in several groups."""
+        return list(dict.fromkeys(node.name for role in self.client_roles for node in rack.group(role)))
 
     def server_nodes(self, rack: Rack) -> tuple[Node, ...]:
         """Nodes of the inventory that serve it."""

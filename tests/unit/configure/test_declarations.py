@@ -46,11 +46,16 @@ def test_the_same_value_of_a_key_in_two_files_is_declared_in_one_way() -> None:
 
 def test_options_of_a_module_have_one_file() -> None:
     """Declarations compare paths, not options: two files with options of one module would contradict unnoticed."""
-    sources = [*(ROOT / "rackproof/configure").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]
-    pattern = re.compile(r"(?:^|[\"'])options (\w+) ", re.MULTILINE)
-    modules = Counter(module for path in sources for module in set(pattern.findall(path.read_text())))
-    assert modules["nvidia"] == modules["lnet"] == 1
+    parts = [ROOT / part for part in ("rackproof/configure", "deploys", "templates")]
+    sources = [path.read_text() for part in parts for end in ("py", "sh", "j2") for path in part.rglob(f"*.{end}")]
+    pattern = re.compile(r"(?:^|[\"'`]|\\n|echo )options (\S+) [^ \n]*[={]", re.MULTILINE)
+    lines = [set(pattern.findall(text)) for text in sources]
+    modules = Counter(module for of_source in lines for module in of_source)
+    assert modules.keys() == {"nouveau", "nvidia", "nvme_core", "ib_ipoib", "lnet", "ko2iblnd", "ksocklnd", "sunrpc"}
     assert [module for module, count in modules.items() if count > 1] == []
+    files = Counter(name for text in sources for name in set(re.findall(r"/etc/modprobe\.d/([\w-]+\.conf)", text)))
+    assert [name for name, count in files.items() if count > 1] == []
+    assert [text for text, own in zip(sources, lines, strict=True) if own and text.count("/etc/modprobe.d/") > 1] == []
 
 
 def test_blocks_of_a_shared_file_are_not_the_file() -> None:

@@ -79,6 +79,23 @@ def test_counters_that_a_port_lacks_are_no_fault(tmp_path: Path, edit: Edit) -> 
         assert measurement.conditions.get("bytes") == NOT_ALL
 
 
+def test_rdma_that_the_architecture_leaves_open_passes_devices_that_were_not_asked(tmp_path: Path) -> None:
+    bench = of_storage(jobs={"read": LONG})
+    storage = bench.architecture.storage["nfs-tcp"].model_copy(update={"transport": None, "options_required": ("rw",)})
+    architecture = bench.architecture.model_copy(update={"storage": {"nfs-tcp": storage}})
+    for protocol, text in (("rdma", NOT_ALL), ("tcp", None)):
+        nodes = StorageNodes(
+            architecture, ports={"kernel": 0.0}, mountstats=rewritten("xprt:\ttcp", f"xprt:\t{protocol}")
+        )
+        for measurement in Bench(architecture, bench.rack).measure(tmp_path / protocol, nodes.answer):
+            assert measurement.invalid == (not measurement.samples) == (protocol == "tcp"), measurement.reason
+            assert measurement.conditions.get("bytes") == text
+
+
+def rewritten(old: str, new: str) -> Edit:
+    return lambda text: text.replace(old, new)
+
+
 def test_a_run_that_is_too_short_for_late_counters_is_not_judged_by_them(tmp_path: Path) -> None:
     short = JOB.model_copy(update={"runtime_s": 3})
     for measurement in measure(tmp_path, job=short, ports={"kernel": 0.0}):
@@ -90,6 +107,7 @@ def test_writes_are_not_judged_by_them(tmp_path: Path) -> None:
     """A write that a client holds back ends in a burst."""
     for measurement in measure(tmp_path, job=LONG.model_copy(update={"rw": "write"}), ports={"kernel": 0.5}):
         assert measurement.samples
+        assert measurement.conditions["bytes"] == NOT_ALL
 
 
 @pytest.mark.parametrize(("share", "invalid"), [(0.8, True), (1.0, False)])

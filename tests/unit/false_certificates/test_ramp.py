@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rackproof.bench.storage.commands import counters_in_ramp, server_in_ramp
+from rackproof.bench.storage.runs import RECENT
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
 from rackproof.parse.timed import parse_timed
@@ -111,6 +114,14 @@ def test_without_a_ramp_nothing_is_asked_in_the_run(tmp_path: Path) -> None:
     bench = of("nfs-tcp", ramp_s=0)
     bench.measure(tmp_path, StorageNodes(bench.architecture, name="nfs-tcp").answer)
     assert not [command for command in commands(tmp_path) if " ramp" in command]
+
+
+def test_readings_are_close_enough_for_a_run_of_ten_seconds() -> None:
+    """Else every other client of a short run would have no bytes after its ramp."""
+    storage = of("nfs-tcp").architecture.storage["nfs-tcp"]
+    for command in (counters_in_ramp(storage, ["10.77.0.11"], 5, 2), server_in_ramp(5, 2)):
+        (pause_s,) = re.findall(r"do sleep ([\d.]+); done", command)
+        assert float(pause_s) + 0.2 <= 10 * RECENT
 
 
 def test_readings_without_an_end_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rackproof.bench.storage.fio_launch import SHARED as SHARED_FILE
 from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.small_files_reader import OF_FILES
 from rackproof.bench.storage.steps import scale_points
-from rackproof.core.architecture import CheckpointProfile, FilesProfile, FioJob, StorageProfile, WholeFile
+from rackproof.core.architecture import CheckpointProfile, FilesProfile, FioJob, Profile, StorageProfile, WholeFile
 from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.judging.select import Answer, Index, NoNumber
 from rackproof.evidence.store import read_records
@@ -22,7 +23,7 @@ from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands, measurements, of_storage
 from tests.unit.fakes import Answer as Replies
-from tests.unit.fakes import reply
+from tests.unit.fakes import lab_rack, reply
 from tests.unit.false_certificates.edited import chained
 from tests.unit.file_nodes import FileNodes
 from tests.unit.refusals import refuses
@@ -73,6 +74,20 @@ def test_every_point_has_its_sum_and_names_the_slowest_client(tmp_path: Path) ->
     assert [m.members for m in nodes] == [(name,) for name in CLIENTS]
     assert not any("clients" in m.labels for m in nodes)
     assert BENCH.faults(tmp_path) == {}
+
+
+def test_a_node_in_two_groups_of_clients_is_one_client(tmp_path: Path) -> None:
+    """Its bytes would count twice in the rack's sum."""
+    rack = lab_rack()
+    both = replace(rack.nodes[1], groups=("gpu", "login"))
+    storage = ARCHITECTURE.storage["nfs-tcp"].model_copy(update={"client_roles": ("gpu", "login")})
+    profiles = {**ARCHITECTURE.profiles, "depth": Profile(storage=StorageProfile(jobs={"read": JOB}))}
+    architecture = ARCHITECTURE.model_copy(update={"storage": {"nfs-tcp": storage}, "profiles": profiles})
+    bench = Bench(architecture, replace(rack, nodes=(rack.nodes[0], both, rack.nodes[2])))
+    measured = bench.measure(tmp_path, StorageNodes(architecture).answer)
+    assert [m.members for m in measured] == [("gpu-01",), ("gpu-02",), ("gpu-01", "gpu-02")]
+    one, other, whole = (m.samples[0] for m in measured)
+    assert whole == pytest.approx(one + other)
 
 
 def test_random_reads_of_larger_blocks_have_a_bandwidth(tmp_path: Path) -> None:

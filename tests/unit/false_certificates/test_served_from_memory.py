@@ -169,6 +169,10 @@ def once(edit: str) -> Any:
         ("-- end -> ", "unknown: server state: the answer is cut off"),
         ("vdb -> vdc", "unknown: server state: storage-01 had other drives after the run"),
         (r"vda 9 0 \d+ -> vda 9 0 1", "unknown: server state: storage-01: its counters began again during the run"),
+        (
+            "status 0 -> /sys/class/net/vf9/statistics/tx_bytes:9\nstatus 0",
+            "unknown: port counters: /sys/class/net/vf9/statistics/tx_bytes was not there before the run",
+        ),
         (r"tx_bytes:\d+ -> tx_bytes:-1", "unknown: port counters: the node shows no port of hardware"),
     ],
 )
@@ -178,17 +182,21 @@ def test_what_a_server_does_not_tell_is_unknown_and_the_number_counts(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("sent", "words"),
+    ("seconds", "sent", "words"),
     [
-        (0.97, None),
-        (0.96, "4 % of 600 MB that the clients read came from their memory: the servers' ports sent 576 MB"),
-        (0.5, "50 % of 600 MB that the clients read came from their memory: the servers' ports sent 300 MB"),
+        (60, 0.93, None),
+        (60, 0.92, "8 % of 7.2 GB that the clients read came from their memory: the servers' ports sent 6.62 GB"),
+        (5, 0.39, None),
+        (5, 0.38, "62 % of 600 MB that the clients read came from their memory: the servers' ports sent 228 MB"),
     ],
 )
-def test_what_no_server_sent_is_invalid(tmp_path: Path, sent: float, words: str | None) -> None:
-    edit = once(rf"tx_bytes:\d+ -> tx_bytes:{int(READ * sent) + 1}")
-    measured = BENCH.measure(tmp_path, StorageNodes(BENCH.architecture, server=edit).answer)
-    assert BENCH.faults(tmp_path) == {}
+def test_what_no_server_sent_is_invalid(tmp_path: Path, seconds: int, sent: float, words: str | None) -> None:
+    """What an adapter tells late is no fault: the bytes of three seconds."""
+    bench = of_storage(jobs={"read": JOB.model_copy(update={"runtime_s": seconds})})
+    read = 2 * (60_000_000 * seconds // 1048576) * 1048576
+    edit = once(rf"tx_bytes:\d+ -> tx_bytes:{int(read * sent) + 1}")
+    measured = bench.measure(tmp_path, StorageNodes(bench.architecture, server=edit).answer)
+    assert bench.faults(tmp_path) == {}
     for measurement in measured:
         assert (bool(measurement.samples), measurement.invalid) == (words is None, words is not None)
         assert not words or (measurement.reason or "").endswith(f"fio: {words}")
@@ -203,11 +211,11 @@ def test_what_no_server_sent_is_invalid_with_a_ramp_as_well(tmp_path: Path) -> N
         assert "came from their memory: the servers' ports sent 0 MB" in (measurement.reason or "")
 
 
-@pytest.mark.parametrize(("counters", "invalid"), [(False, False), (True, True)], ids=["none", "half"])
+@pytest.mark.parametrize(("counters", "invalid"), [(False, False), (True, True)], ids=["none", "quarter"])
 def test_rdma_that_no_adapter_of_the_server_counts_is_no_fault(tmp_path: Path, counters: bool, invalid: bool) -> None:
     """The interfaces do not see it, so that nothing is known of it."""
     device = "/sys/class/infiniband/mlx5_0/ports/1/counters"
-    rows = f"{device}/port_xmit_data:{READ // 8}\n{device}/port_rcv_data:9\n"
+    rows = f"{device}/port_xmit_data:{READ // 16}\n{device}/port_rcv_data:9\n"
 
     def server(text: str) -> str:
         read = int(re.findall(r"tx_bytes:(\d+)", text)[0])
@@ -217,6 +225,22 @@ def test_rdma_that_no_adapter_of_the_server_counts_is_no_fault(tmp_path: Path, c
     bench = of_storage(storages=("nfs-rdma",), jobs={"read": JOB})
     for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture, server=server).answer):
         assert measurement.invalid == (not measurement.samples) == invalid, measurement.reason
+
+
+@pytest.mark.parametrize("name", ["nfs-tcp", "cephfs"])
+def test_a_node_that_serves_and_reads_is_not_asked_either(tmp_path: Path, name: str) -> None:
+    """Groups of the inventory overlap. The other servers alone have not sent all, and what a node reads from itself has
+    not passed its ports."""
+    lab, architecture = lab_rack(), of_storage(jobs={"read": JOB}, storages=(name,)).architecture
+    second = Node("storage-02", ("storage", "gpu"), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
+    bench = Bench(architecture, Rack(lab.source, (*lab.nodes, second)))
+    ports = {"kernel": 0.3} if name == "cephfs" else {"kernel": 1.0}
+    measured = bench.measure(tmp_path, StorageNodes(architecture, name=name, ports=ports).answer)
+    assert bench.faults(tmp_path) == {}
+    for measurement in measured:
+        assert measurement.samples, measurement.reason
+        assert of_servers(measurement) == {}
+    assert server_state(BEFORE) not in commands(tmp_path)
 
 
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,26 @@ def test_names_that_came_from_memory_are_no_rate(tmp_path: Path, op: str) -> Non
         measurement = measure(tmp_path / storage, nodes.answer, architecture)[op, "rack"]
         assert not measurement.samples
         assert "files were in the client's memory: the client counted" in (measurement.reason or "")
+
+
+@pytest.mark.parametrize("layouts", [0, 7])
+def test_reads_of_pnfs_go_to_servers_that_the_mount_does_not_count(tmp_path: Path, layouts: int) -> None:
+    nodes = FileNodes(ARCHITECTURE)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = nodes.answer(node, command)
+        if result is None or b"per-op statistics" not in result.stdout:
+            return result
+        counted = f"\\1\t LAYOUTGET: {layouts} {layouts} 0 44 24 0 0 0 0\n"
+        text = re.sub(r" READ: \d+ \d+", " READ: 0 0", result.text)
+        return replace(result, stdout=re.sub(r"(per-op statistics\n)", counted, text).encode())
+
+    measured = measure(tmp_path, answer)
+    for name in (READ, "read"):
+        assert bool(measured[name, "rack"].samples) is bool(layouts), measured[name, "rack"].reason
+        assert not layouts or measured[name, "rack"].conditions["requests"] == "nothing counts them"
+    assert all(measured[op, "rack"].samples for op in ("create", "stat", "remove"))
+    assert not faults(tmp_path)
 
 
 def answered(job: str, change: Any) -> Answer:

@@ -140,6 +140,16 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
         "actual a bind mount of /old of 10.77.0.11:/srv/nfs",
     ),
     (
+        "a mount on the benchmarks' folder",
+        {"mountinfo": lambda text: f"{text}9 2 0:99 / /mnt/nfs-tcp/rackproof-bench rw - tmpfs ram rw\n"},
+        "/mnt/nfs-tcp/rackproof-bench: expected a folder of the storage, actual a mount of ram (tmpfs)",
+    ),
+    (
+        "a mount on a folder of a node",
+        {"mountinfo_after": lambda text: f"{text}9 2 8:1 / /mnt/nfs-tcp/rackproof-bench/x rw - ext4 /dev/sda1 rw\n"},
+        "after the run: /mnt/nfs-tcp/rackproof-bench/x: expected a folder of the storage, actual a mount of /dev/sda1",
+    ),
+    (
         "another export",
         {"mountinfo": replaced("10.77.0.11:/srv/nfs", "10.77.0.11:/srv/fast")},
         "source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.11:/srv/fast",
@@ -167,6 +177,12 @@ def test_what_measured_something_else_is_no_number(
     for measurement in measurements:
         assert measurement.samples == ()
         assert reason in (measurement.reason or "")
+
+
+@pytest.mark.parametrize("point", ["/mnt/nfs-tcp/rackproof-benches", "/mnt/nfs-tcp/home", "/mnt/rackproof-bench"])
+def test_a_mount_elsewhere_is_no_fault(tmp_path: Path, point: str) -> None:
+    nodes = StorageNodes(ARCHITECTURE, mountinfo=lambda text: f"{text}9 2 0:99 / {point} rw - tmpfs ram rw\n")
+    assert all(one.samples for one in measure(tmp_path, nodes, "storage/nfs-tcp/read"))
 
 
 @pytest.mark.parametrize("name", ["local/write", "nfs-tcp/read", "nfs-rdma/randread", "cephfs/read"])

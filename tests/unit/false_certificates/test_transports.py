@@ -14,6 +14,7 @@ from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
+from tests.unit import transfer_answers
 from tests.unit.refusals import refuses
 from tests.unit.storage_nodes import JOB, StorageNodes, recorded_run
 from tests.unit.transfer_answers import counters
@@ -141,6 +142,7 @@ def test_bytes_that_the_ports_did_not_carry_are_named(name: str, ports: dict[str
     [
         ("beegfs", {"kernel": 1.0}, "by the node's ports; not proven"),  # RDMA in software
         ("weka", {"kernel": 0.0, "rdma": 0.0}, "not proven: nothing counts them"),
+        ("lustre", {"kernel": 0.01}, "by the client"),  # adapters that do not count RDMA
     ],
 )
 def test_ports_that_cannot_tell_do_not_fail(name: str, ports: dict[str, float], words: str) -> None:
@@ -161,6 +163,27 @@ def test_a_client_that_tells_no_connection_needs_counters_of_rdma(
 ) -> None:
     with pytest.raises(ParseError, match=f"does not report which transport it uses, and {words}"):
         read(name, changed, ports=ports)
+
+
+@pytest.mark.parametrize("name", ["beegfs", "gpfs", "ceph"])
+def test_a_port_that_appears_in_the_run_proves_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It brings what it has moved in a container; the client's own count, where it has one, still proves the bytes."""
+    told = transfer_answers.ports
+    seen: list[str] = []
+
+    def ports(*counts: Any) -> str:
+        seen.append(told(*counts))
+        device = "/sys/class/infiniband/mlx5_9/ports/1/counters"
+        paths = (f"{device}/port_xmit_data", f"{device}/port_rcv_data", "/sys/class/net/vf9/statistics/rx_bytes")
+        rows = "".join(f"{path}:{10**12}\n" for path in paths)
+        return told(*counts) + (rows if len(seen) > 1 else "")
+
+    monkeypatch.setattr("tests.unit.transfer_answers.ports", ports)
+    if name == "ceph":
+        assert read(name, ports={"kernel": 0.1, "rdma": 0.1}).conditions["bytes"] == "by the client"
+        return
+    with pytest.raises(ParseError, match=r"port counters: /sys/class/.* was not there before the run"):
+        read(name, ports={"kernel": 0.1, "rdma": 0.1})
 
 
 def test_a_client_that_is_a_server_too_needs_no_port() -> None:

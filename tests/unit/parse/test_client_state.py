@@ -35,6 +35,14 @@ def test_every_part_of_a_state() -> None:
     assert [mount.protocol for mount in state.nfs] == ["tcp", "rdma"]
 
 
+@pytest.mark.parametrize("end", ["\f", "\v", "\x85", "\u2028"])
+def test_a_name_that_a_user_mounts_ends_no_line(end: str) -> None:
+    """The kernel escapes blanks, tabs and newlines in it, no other ends of lines."""
+    line = f"99 1 0:99 / /home/ada/m rw - fuse.x a{end}b rw\n"
+    state = parse_client_state(STATE.replace("-- mountstats\n", f"{line}-- mountstats\n"))
+    assert state.mounts[-1].source == f"a{end}b"
+
+
 def test_what_a_node_cannot_tell_is_none() -> None:
     state = parse_client_state(f"-- mountinfo\n{tool_output('mountinfo.txt')}-- mountstats\n-- files\n-- end\n")
     assert (state.ram_bytes, state.cached_bytes, state.device, state.device_read_bytes) == (None, None, None, None)

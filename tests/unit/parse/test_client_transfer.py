@@ -94,7 +94,7 @@ def test_ceph_takes_the_client_of_the_mounts_cluster() -> None:
     other = text_of("ceph", 7, 7).replace(FSID, "11111111-2222-3333-4444-555555555555")
     both = Answer(CEPH + other, 0)
     assert bytes_in(storage("ceph"), both, source_of(storage("ceph")))[:2] == (8192, 4096)
-    with pytest.raises(ParseError, match="expected the counters of one client, actual 2"):
+    with pytest.raises(ParseError, match="expected the counters of one cluster, actual 2"):
         bytes_in(storage("ceph"), both, "10.0.0.1:6789:/")
 
 
@@ -107,6 +107,17 @@ def test_the_clusters_of_ceph_are_those_of_the_kernels_clients() -> None:
     assert fsids_in(storage("lustre"), Answer(LUSTRE, 0)) == frozenset()
     with pytest.raises(ParseError, match="counters of Ceph"):
         fsids_in(storage("ceph"), Answer("/sys/kernel/debug/x:1\n", 0))
+
+
+@pytest.mark.parametrize("source", [source_of(storage("ceph")), "10.0.0.1:6789:/"])
+def test_ceph_adds_up_the_clients_of_a_cluster_that_is_mounted_twice(source: str) -> None:
+    """Each file system and each folder of it has a client of its own."""
+    other = text_of("ceph", 1000, 10).replace("client4242", "client4243")
+    assert bytes_in(storage("ceph"), Answer(CEPH + other, 0), source)[:2] == (9192, 4106)
+    path = f"/sys/kernel/debug/ceph/{FSID}.client4242/metrics/latency"
+    names = f"{path}:metadata      314         914             97              1092343         103\n"
+    assert bytes_in(storage("ceph"), Answer(names + CEPH, 0), source).of_names == 314
+    assert bytes_in(storage("ceph"), Answer(names + CEPH + other, 0), source).of_names is None
 
 
 def test_gpfs_takes_the_file_system() -> None:
@@ -153,8 +164,8 @@ test_no_part_of_an_answer_gives_fewer_bytes = refuses_parts(
 
 
 def test_ports() -> None:
-    assert port_bytes_in(Answer(ports((5, 6), None, None), 1)) == (Moved(5, 6), None, None)
-    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0)) == (Moved(5, 6), Moved(7, 8), Moved(4, 12))
+    assert port_bytes_in(Answer(ports((5, 6), None, None), 1))[:3] == (Moved(5, 6), None, None)
+    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0))[:3] == (Moved(5, 6), Moved(7, 8), Moved(4, 12))
     unknown = ports((5, 6), None, (4, 12)).replace("port_rcv_data:1", "port_rcv_data:N/A (no PMA)")
     assert port_bytes_in(Answer(unknown, 0)).rdma is None
     with pytest.raises(ParseError, match="no port of hardware"):

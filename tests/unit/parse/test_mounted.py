@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackproof.core.architecture import Storage
@@ -62,6 +64,15 @@ def test_the_address_of_the_inventory_may_be_of_ipv6() -> None:
     assert mounted.source_faults(NFS, [mount("[fd00::2]:/srv/nfs")], ["fd00::1"]) == [
         "source: expected [fd00::1]:/srv/nfs, actual [fd00::2]:/srv/nfs"
     ]
+
+
+@pytest.mark.parametrize(("shown", "right"), [("rdma6", True), ("rdma", True), ("tcp6", False), ("tcp", False)])
+def test_a_transport_over_ipv6_is_the_same_transport(shown: str, right: bool) -> None:
+    sizes = ("rsize=1048576", "wsize=1048576")
+    faults = mounted.option_faults(NFS, [mount("[fd00::1]:/srv/nfs", f"proto={shown}", *sizes)])
+    assert faults == (
+        [] if right else [f"proto=rdma: expected in force, actual {', '.join(sorted({'proto=tcp', f'proto={shown}'}))}"]
+    )
 
 
 FSID = "bf0a7d78-3e21-543f-8c64-e0c9716d0784"
@@ -125,6 +136,15 @@ def test_names_of_cephs_file_systems_may_have_dots(source: str, right: bool) -> 
         {"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "gpu.scratch"}
     )
     assert (mounted.source_faults(ceph, [mount(f"u.v@{FSID}{source}", MONITOR, fstype="ceph")]) == []) is right
+
+
+def test_a_mount_of_ceph_without_a_name_may_be_of_any_file_system_of_its_cluster() -> None:
+    """The kernel mounts the cluster's default one."""
+    ceph = Storage.model_validate(
+        {"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "data/home"}
+    )
+    with pytest.raises(ParseError, match=re.escape("/mnt/nfs does not name its file system: mount it with fs=data")):
+        mounted.source_faults(ceph, [mount("10.0.0.1:6789:/home", fstype="ceph")], ["10.0.0.1"])
 
 
 def test_a_mount_of_ceph_without_monitors_is_not_proven() -> None:
