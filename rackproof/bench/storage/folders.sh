@@ -19,6 +19,7 @@ for folder; do
         fault=$(chown -h -- "$uid:$gid" "$folder" 2>&1) && break
         ;;
       *) # root is not root on this mount
+        [ ! -L "$above" ] || break # to another file system
         rmdir -- "$above" 2>/dev/null
         measuring mkdir -m 1777 -- "$above" 2>/dev/null
         measuring mkdir -m 755 -- "$folder" 2>/dev/null
@@ -28,6 +29,7 @@ for folder; do
   done
   [ -z "$fault" ] || { echo "$fault" >&2; exit 1; }
   actual=$(stat -c '%F of user %u' -- "$folder" 2>&1)
+  [ ! -L "$above" ] || actual="below a link"
   if [ "$actual" != "directory of user $uid" ]; then
     echo "$folder: expected a directory of user $uid ($user), actual ${actual#stat: }; remove it" >&2
     exit 1

@@ -130,6 +130,7 @@ def test_a_folder_above_that_another_run_removes_while_it_is_empty_is_made_again
     [
         "stranger ln -s /mnt/secret /mnt/point/rackproof-bench; mkdir /mnt/secret/gpu-01",
         "stranger ln -s /mnt/secret /mnt/point/rackproof-bench",
+        "mkdir -m 1777 /mnt/open; stranger ln -s /mnt/open /mnt/point/rackproof-bench",
         f"stranger mkdir -m 755 /mnt/point/rackproof-bench; stranger ln -s /mnt/secret {FOLDER}",
         f"stranger mkdir -m 777 /mnt/point/rackproof-bench; stranger mkdir -m 777 {FOLDER}",
         f"stranger mkdir -m 777 /mnt/point/rackproof-bench; stranger mkfifo {FOLDER}",
