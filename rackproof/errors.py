@@ -19,6 +19,7 @@ Classes without a path are defined here, the others in the named module::
     ├── ParseError              the output of a tool cannot be parsed (parse/errors.py)
     │   ├── Mismatch            a tool measured something else than it was asked to (parse/errors.py)
     │   │   └── FromMemory      what it read or wrote was answered by a client's memory (parse/errors.py)
+    │   ├── TooFewRequests      a run was too short for a percentile (bench/storage/knee_reader.py)
     │   └── Unreliable          figures of a tool contradict each other (parse/errors.py)
     ├── UnitError               a unit is unknown, or has another dimension (core/units.py)
     ├── TooManyJobsError        group testing has run as many jobs as it may (core/fault_jobs.py)

@@ -98,7 +98,7 @@ class StorageNodes:
     servers: int | None = None
     """Requests that the storage serves at once for each client; None: ``rates`` count."""
     service_s: float = 0.001
-    """Of each of them."""
+    """Time that each of them takes."""
     ramp_s: int = 1
     """Length of the ramps of all jobs that have one."""
     ramp_bytes: int = 10_000_000

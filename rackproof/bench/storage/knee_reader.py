@@ -79,7 +79,7 @@ class TooFewRequests(ParseError):
     def __init__(self, reason: str, per_second: float) -> None:
         super().__init__("fio", reason)
         self.per_second = per_second
-        """Of the slowest client."""
+        """Requests a second of the slowest client."""
 
 
 @dataclass(frozen=True)
