@@ -13,7 +13,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.report.quantities import quantity, size
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import subject_text
-from rackproof.report.tables import bytes_text, of_all_clients, short_name
+from rackproof.report.tables import bytes_text, link_name, of_all_clients, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,12 @@ def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
 
 def _links(measured: Iterable[MeasurementSummary]) -> Figures:
     rows = []
-    for metric, group in sorted(grouped((m.metric, m) for m in measured if m.metric.startswith("link.")).items()):
+    links = grouped(((m.metric, link_name(m)), m) for m in measured if m.metric.startswith("link."))
+    for (metric, name), group in sorted(links.items()):
         higher_is_better = metric not in METRICS or METRICS[metric].higher_is_better
         slowest = (min if higher_is_better else max)(group, key=lambda m: m.median or 0.0)
         note = subject_text(slowest.subject) if len({m.subject for m in group}) > 1 else ""
-        rows.append(Figure(short_name(metric), quantity(slowest.median, slowest.unit), note, slowest.raw))
+        rows.append(Figure(name, quantity(slowest.median, slowest.unit), note, slowest.raw))
     return Figures("links", "slowest pair", tuple(rows))
 
 

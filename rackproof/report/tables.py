@@ -57,7 +57,14 @@ _SHORT = {
     "link.rdma_write_bandwidth_gpu": "RDMA write, GPU memory",
     "link.rdma_write_bandwidth_gpu_all_rails": "RDMA write, GPU memory, all rails at once",
     "link.rdma_read_latency_gpu": "RDMA read latency, GPU memory",
+    "link.rdma_write_bandwidth_gpu_both": "RDMA write, GPU memory, both ways",
+    "link.rdma_write_bandwidth_all_rails": "RDMA write, all rails at once",
+    "link.rdma_write_bandwidth_both_all_rails": "RDMA write, all rails at once, both ways",
+    "link.rdma_write_bandwidth_gpu_both_all_rails": "RDMA write, GPU memory, all rails at once, both ways",
+    "link.rdma_read_latency_all_rails": "RDMA read latency, all rails at once",
+    "link.rdma_read_latency_gpu_all_rails": "RDMA read latency, GPU memory, all rails at once",
     "link.tcp_bandwidth": "TCP",
+    "link.tcp_bandwidth_to_storage": "TCP to storage",
     "link.tcp_retransmitted": "TCP sent again",
     "link.rdma_retries": "RDMA retries",
     "link.loss": "loss",
@@ -66,6 +73,8 @@ _SHORT = {
     "collective.algbw": "algorithm",
     "collective.busbw_in_place": "bus, in place",
     "collective.wrong_values": "wrong values",
+    "collective.rail_busbw": "bus of one rail",
+    "collective.rail_wrong_values": "wrong values of one rail",
 }
 
 
@@ -120,6 +129,11 @@ def short_name(metric: str) -> str:
     return _SHORT.get(metric, metric)
 
 
+def link_name(m: MeasurementSummary) -> str:
+    """The test, with the storage to whose servers it ran."""
+    return " ".join(filter(None, (short_name(m.metric), m.labels.get("storage"))))
+
+
 def of_all_clients(measurements: Iterable[MeasurementSummary]) -> list[MeasurementSummary]:
     """Leaves out numbers of the rack with fewer clients than others of the same metric, storage and block size."""
     every = list(measurements)
@@ -159,7 +173,7 @@ def link_table(certificate: Certificate) -> Table | None:
 
     def column(m: MeasurementSummary) -> str:
         rail = m.labels.get("rail")
-        return f"{short_name(m.metric)}, rail {rail}" if several_rails and rail is not None else short_name(m.metric)
+        return f"{link_name(m)}, rail {rail}" if several_rails and rail is not None else link_name(m)
 
     return _matrix(certificate, group, "Between nodes", "one row per pair", "Pair", column) if group else None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rackproof.core.evidence import Scope
-from rackproof.report.figures import _storage
+from rackproof.core.metrics import METRICS
+from rackproof.report.figures import _links, _storage
 from rackproof.report.schema import MeasurementSummary
+from rackproof.report.tables import short_name
 
 
 def measured(metric: str, value: float, unit: str, **labels: str) -> MeasurementSummary:
@@ -37,3 +39,18 @@ def test_each_operation_on_names_has_its_figure() -> None:
     assert [(row.label, row.value) for row in _storage("nfs-tcp", "nfs", rates).rows] == [
         ("small files create", "891/s"), ("small files stat", "48/s"),
     ]  # fmt: skip
+
+
+def test_links_to_each_storage_have_their_figure() -> None:
+    rates = [
+        measured("link.tcp_bandwidth_to_storage", n, "Gb/s", storage=storage)
+        for n, storage in ((0.4, "cephfs"), (0.2, "nfs-tcp"))
+    ]
+    assert [(row.label, row.value.replace("\xa0", " ")) for row in _links(rates).rows] == [
+        ("TCP to storage cephfs", "0.400 Gb/s"), ("TCP to storage nfs-tcp", "0.200 Gb/s"),
+    ]  # fmt: skip
+
+
+def test_metrics_with_a_table_of_their_own_have_a_name_there() -> None:
+    named = [metric for metric in METRICS if metric.startswith(("storage.", "link.", "collective."))]
+    assert [metric for metric in named if short_name(metric) == metric] == []

@@ -410,6 +410,15 @@ def test_a_command_of_many_lines_is_folded_beside_its_finding() -> None:
     assert " lines</summary>" not in render_page(rejudged(certificate, [first]), raw)
 
 
+def test_a_long_line_is_folded_beside_its_finding() -> None:
+    certificate, raw = sample()
+    (first, *_) = [v for v in certificate.verdicts if v.status is Status.FAIL and v.raw]
+    commands = [c.model_copy(update={"command": "x" * 801}) for c in raw.commands]
+    page = render_page(rejudged(certificate, [first], commands=commands), raw)
+    assert Page(page).problems == []
+    assert "a command of 801 characters</summary>" in page
+
+
 def test_a_long_command_is_cut_in_titles_and_above_its_output() -> None:
     assert shortened("uname -r", TITLE_LENGTH) == "uname -r"
     producer = Producer("gpu-01", "x" * 5000, "stdout", 0, None, 1.0)
