@@ -177,6 +177,10 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     mounts = Counter(str(ip_of(server) or server) for server in map(server_of, mounts_of(host, storage)))
     counts = {server: mounts[server] for server in (*servers, *sorted(set(mounts) - set(servers)))}
     apart = max(counts.values()) - min(counts.values())
-    if not apart <= (storage.mounts_balance or 0):
+    # Two mounts of four addresses cannot be closer; the nodes take the addresses in turn.
+    most = max(
+        storage.mounts_balance or 0, min(1, (storage.mounts_per_client or len(storage.mountpoints)) % len(servers))
+    )
+    if not apart <= most:
         listed = ", ".join(f"{count} from {address}" for address, count in counts.items())
-        raise AssertionError(f"expected at most {storage.mounts_balance} apart, actual {apart}: {listed}")
+        raise AssertionError(f"expected at most {most} apart, actual {apart}: {listed}")

@@ -80,6 +80,8 @@ class StorageNodes:
     mountstats: Callable[[str], str] = lambda text: text
     allocated: float = 1.0
     """Share of a file that has blocks."""
+    unsynced: int = 0
+    """Writes at the end without their fsync."""
     synced: float = 1.0
     """Share of the writes that an fsync follows, where it is asked for."""
     counted: float = 1.0
@@ -259,7 +261,7 @@ class StorageNodes:
             counters[job["rw"] == "write"] += int((moved + ramp) * self.counted)
             options = {key: value for key, value in job.items() if key != "name"}
             active, idle = direction(moved, requests, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
-            synced = {"sync": {"total_ios": int(count * self.synced)}} if "fsync" in job else {}
+            synced = {"sync": {"total_ios": int(count * self.synced) - self.unsynced}} if "fsync" in job else {}
             if p99 is not None:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(

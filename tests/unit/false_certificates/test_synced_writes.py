@@ -34,6 +34,15 @@ def test_each_write_is_followed_by_an_fsync(tmp_path: Path) -> None:
     assert set(other.faults(tmp_path).values()) == {"block_bytes: the profile asks for 8192, the run had 4096"}
 
 
+@pytest.mark.parametrize(("unsynced", "counts"), [(1, True), (2, False), (14, False)])
+def test_the_end_of_a_run_may_lack_an_fsync_of_each_process(tmp_path: Path, unsynced: int, counts: bool) -> None:
+    """Of 14 large writes in 5 s."""
+    bench = of_storage(synced_writes=JOB.model_copy(update={"block_bytes": 16777216}))
+    nodes = StorageNodes(bench.architecture, unsynced=unsynced)
+    measured = {m.subject: m for m in bench.measure(tmp_path, nodes.answer)}
+    assert bool(measured["rack"].samples) is counts, measured["rack"].reason
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_writes_without_their_fsync_are_no_number(tmp_path: Path, share: float) -> None:
     measured = measure(tmp_path, StorageNodes(ARCHITECTURE, synced=share))

@@ -121,6 +121,19 @@ def test_one_more_from_one_address_is_allowed_here() -> None:
         "10.60.64.2",
     ]
     assert dgx.result("mount.balance").outcome.value == "passed"
+    strict(dgx)
+    assert dgx.result("mount.balance").outcome.value == "passed"  # 16 mounts of 14 addresses cannot be closer
+
+
+def test_no_difference_is_allowed_where_there_can_be_none() -> None:
+    dgx = Dgx1(["10.60.64.1", *(f"10.60.64.{k}" for k in range(1, 16))])
+    strict(dgx)
+    assert dgx.result("mount.balance").message.startswith("expected at most 0 apart, actual 2")
+
+
+def strict(dgx: Dgx1) -> None:
+    storage = dgx.arch.storage["isilon"].model_copy(update={"mounts_balance": 0})
+    dgx.arch = dgx.arch.model_copy(update={"storage": {"isilon": storage}})
 
 
 def test_balance_without_addresses_is_not_measured() -> None:
