@@ -178,9 +178,8 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     counts = {server: mounts[server] for server in (*servers, *sorted(set(mounts) - set(servers)))}
     apart = max(counts.values()) - min(counts.values())
     # Two mounts of four addresses cannot be closer; the nodes take the addresses in turn.
-    most = max(
-        storage.mounts_balance or 0, min(1, (storage.mounts_per_client or len(storage.mountpoints)) % len(servers))
-    )
+    wanted = storage.mounts_per_client or len(storage.mountpoints)
+    most = max(storage.mounts_balance or 0, min(1, wanted % len(servers)))
     if not apart <= most:
         listed = ", ".join(f"{count} from {address}" for address, count in counts.items())
         raise AssertionError(f"expected at most {most} apart, actual {apart}: {listed}")

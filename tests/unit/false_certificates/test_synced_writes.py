@@ -36,7 +36,7 @@ def test_each_write_is_followed_by_an_fsync(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("unsynced", "counts"), [(1, True), (2, False), (14, False)])
 def test_the_end_of_a_run_may_lack_an_fsync_of_each_process(tmp_path: Path, unsynced: int, counts: bool) -> None:
-    """Of 14 large writes in 5 s."""
+    """14 large writes in 5 s."""
     bench = of_storage(synced_writes=JOB.model_copy(update={"block_bytes": 16777216}))
     nodes = StorageNodes(bench.architecture, unsynced=unsynced)
     measured = {m.subject: m for m in bench.measure(tmp_path, nodes.answer)}
