@@ -24,8 +24,6 @@ LATE_S = 3.0
 """Seconds by which a port may tell its bytes later: adapters hand their counts over about once a second (bnxt_en, mlx5
 that switches)."""
 _SIZES = ((10**9, "GB"), (10**6, "MB"), (1, "B"))
-
-
 _INTERFACES: Final = "the node's ports"
 
 

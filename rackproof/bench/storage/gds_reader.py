@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rackproof.bench.reading import Reading, of_every
 from rackproof.bench.storage.byte_counters import check_ports, counted_bytes, told_by_then
-from rackproof.bench.storage.commands import BEFORE, folders_of
+from rackproof.bench.storage.commands import BEFORE, DROP, SERVER, folders_of
 from rackproof.bench.storage.conditions import cache_conditions, mounts_text, server_conditions
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import states_around
@@ -26,9 +26,7 @@ SIMULATED: Final = "gdsio (simulated)"
 _SHORTEST: Final = 0.9
 """Least share of the asked time: gdsio's own examples end up to 8 % early."""
 _SIZES: Final = {"threads": "threads", "file_bytes": "file_bytes", "block_bytes": "block_bytes", "seconds": "runtime_s"}
-
-
-_OF_SERVERS: Final = ("sync;", ": storage-server ")
+_OF_SERVERS: Final = (DROP, SERVER)
 """Begin the commands that servers carry out for every client."""
 
 

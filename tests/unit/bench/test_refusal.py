@@ -133,7 +133,7 @@ def test_a_collective_without_nodes_names_them(tmp_path: Path, monkeypatch: pyte
             return reply(node, command, shown("gpu-01", "IDLE") + shown("gpu-02", "IDLE+DRAIN", "bad fan"))
         return plain(node, command)
 
-    nodes.answer = answer  # type: ignore[method-assign]
+    monkeypatch.setattr(nodes, "answer", answer)
     made = measured(tmp_path, f"collectives/{engine}/all_reduce", nodes, engine)
     assert made
     assert {command.rpartition(" ")[2] for command in asked} == {"gpu-01,gpu-02"}
@@ -142,7 +142,9 @@ def test_a_collective_without_nodes_names_them(tmp_path: Path, monkeypatch: pyte
         assert "gpu-02: Slurm has IDLE+DRAIN (bad fan), mend the cause, then scontrol" in (measurement.reason or "")
 
 
-def test_group_testing_names_no_fault_of_a_node_that_slurm_keeps_out(tmp_path: Path) -> None:
+def test_group_testing_names_no_fault_of_a_node_that_slurm_keeps_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rack = rack_of(8, launcher="srun")
     nodes = nodes_of(rack)
 
@@ -154,7 +156,7 @@ def test_group_testing_names_no_fault_of_a_node_that_slurm_keeps_out(tmp_path: P
         return plain(node, command)
 
     plain = nodes.answer
-    nodes.answer = answer  # type: ignore[method-assign]
+    monkeypatch.setattr(nodes, "answer", answer)
     made = measure(tmp_path, nodes, rack, engine="torch")
     assert unknown(made) == {"gpu-02"}, [one.reason for one in made.values()]
     assert "gpu-02: Slurm has IDLE+NOT_RESPONDING, start slurmd there" in (made["gpu-02"].reason or "")
