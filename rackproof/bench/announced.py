@@ -90,7 +90,7 @@ def _equal(text: str, nodes: str, purpose: str, of: Has | None = None) -> Sent:
 
 
 def _of_stage(architecture: Architecture, rack: Rack, steps: Sequence[Step]) -> Iterator[Sent]:
-    """What every run sends, whatever it measures."""
+    """Commands that every run sends, whatever it measures."""
     nodes = fold(node.name for node in rack.nodes)
     yield _equal(FACTS, nodes, "first of all")
     yield _equal(IDENTITY_COMMAND, nodes, "which machine it is, then and at the end")
@@ -115,7 +115,7 @@ def _of_stage(architecture: Architecture, rack: Rack, steps: Sequence[Step]) -> 
 
 
 def _of_nodes(architecture: Architecture) -> Iterator[Sent]:
-    """What the nodes of a step need, which is no storage."""
+    """Commands around a step that ask the nodes, not their storage."""
     nodes = "nodes of the step"
 
     def network(step: str) -> bool:

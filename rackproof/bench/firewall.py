@@ -36,7 +36,7 @@ _READY_S: Final = 30.0
 
 
 class Firewall(OncePerStage):
-    """What is known of the nodes for the length of a stage."""
+    """Firewalls and addresses of the nodes, read once a stage."""
 
     def __init__(self, context: BenchContext) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""What a profile will do on a rack, before it starts: durations of its steps, space for its files, and bytes that it
+"""Forecast of a profile on a rack, before it starts: durations of its steps, space for its files, and bytes that it
 writes. Pure."""
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Writing(NamedTuple):
 
     @property
     def line(self) -> str:
-        """What a dry run prints of it."""
+        """The line of a dry run."""
         size = f"{self.storage}: writes its files, {scaled(self.bytes, 'B')}, before it measures"
         if self.seconds is None:
             return f"{size}: how long that takes is not known"

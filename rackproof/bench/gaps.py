@@ -58,7 +58,7 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
 
 
 def _several(fitting: Sequence[Measurement]) -> str:
-    """What fits, where more than one measurement of the same place does; else empty."""
+    """Names the measurements that fit, where several of the same place do; else empty."""
     by_place = grouped((place.members, quantity(place.metric, place.labels)) for place in fitting)
     most = max((list(dict.fromkeys(quantities)) for quantities in by_place.values()), key=len, default=[])
     return f"several measurements fit, {some(most, QUANTITIES, '; ')}" if len(most) > 1 else ""

@@ -11,7 +11,7 @@ from rackproof.remote.fleet import Fleet
 
 
 def run_in_turn(fleet: Fleet, commands: Mapping[str, Sequence[str]], limit_s: float) -> dict[str, list[CommandResult]]:
-    """What each command of each node answered, all nodes in parallel. ``limit_s`` is of one command."""
+    """Answers of each command, by node, all nodes in parallel. ``limit_s`` is of one command."""
     limit = limit_s * max(map(len, commands.values()), default=0)
     answers = fleet.run({node: in_turn(own) for node, own in commands.items() if own}, limit)
     return {node: parts_of(answer, commands[node]) for node, answer in answers.items()}
@@ -23,7 +23,7 @@ def in_turn(commands: Sequence[str]) -> str:
 
 
 def parts_of(answer: CommandResult, commands: Sequence[str]) -> list[CommandResult]:
-    """What each command answered, with its exit status and both of its streams as one. Commands that did not finish get
+    """The answer of each command, with its exit status and both of its streams as one. Commands that did not finish get
     the batch's error."""
     parts = [
         CommandResult(answer.node, command, status, text.encode())

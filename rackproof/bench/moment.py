@@ -41,7 +41,7 @@ class CommonStart:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What ``start_node.py`` reads."""
+        """Configuration of ``start_node.py``."""
         return {"start_file": self.file, "start_limit_s": self.ready_s + _ASK_S}
 
     @property

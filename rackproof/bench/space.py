@@ -15,7 +15,7 @@ from rackproof.bench.in_turn import run_in_turn
 from rackproof.bench.storage.commands import folders_of
 from rackproof.bench.storage.connections import connection_folders
 from rackproof.bench.storage.gds_reader import folder_of as gds_folder_of
-from rackproof.bench.storage.small_files_reader import parents_of
+from rackproof.bench.storage.small_files_reader import folders_of_small_files
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.core.rack import Node
@@ -30,7 +30,7 @@ FOLDERS: Final[Mapping[str, Callable[[str, Storage, Node], tuple[str, ...]]]] = 
     FIO: lambda name, storage, node: folders_of(storage, node.name),
     CONNECTIONS: lambda name, storage, node: connection_folders(storage, name, node.name),
     GDS: lambda name, storage, node: (gds_folder_of(storage, node.name),),
-    SMALL: lambda name, storage, node: parents_of(storage, node.name),
+    SMALL: lambda name, storage, node: folders_of_small_files(storage, node.name),
     CONTAINER: lambda name, storage, node: (container_folder_of(storage, node),),
 }
 """Folders with the files of each kind, on each mount of a node; of a storage by its name."""
@@ -39,7 +39,7 @@ _LIMIT_S: Final = 90.0
 
 
 class Room(NamedTuple):
-    """What a node sees of a storage, in bytes."""
+    """Space of a storage as a node sees it, in bytes."""
 
     free: int
     """Free for the account that runs the benchmarks."""

@@ -14,7 +14,7 @@ POLL_S = 0.05
 
 
 class Fault(Exception):
-    """What ends a program: one line for the user."""
+    """Ends a program, with one line for the user."""
 
 
 def report(config, why=""):

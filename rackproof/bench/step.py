@@ -29,7 +29,7 @@ class BenchContext:
 
 
 class OncePerStage:
-    """What steps of a stage share, made by the first one that needs it."""
+    """Something that steps of a stage share, made by the first one that needs it."""
 
     def __init__(self, context: BenchContext) -> None:
         self._context, self._session = context, context.session
@@ -41,7 +41,7 @@ class OncePerStage:
 
 
 class Writes(NamedTuple):
-    """What a step writes to its storage beside the first writing of files, by all clients together."""
+    """Bytes that a step writes to its storage beside the first writing of files, by all clients together."""
 
     bytes: int = 0
     """By jobs that end with their files."""

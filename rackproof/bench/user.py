@@ -64,7 +64,7 @@ class Account:
 
 
 def account_of(answer: CommandResult) -> Account:
-    """What ``SETUP`` prints. Raises ParseError."""
+    """The account that ``SETUP`` prints. Raises ParseError."""
     if not answer.ok:
         raise ParseError(USER, answer.why)
     return Account(*parse_account_numbers(USER, answer.text))

@@ -44,7 +44,7 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the search needs beside the jobs' answers, as every job's command states it."""
+    """Inputs of the search beside the jobs' answers, as every job's command states them."""
 
     places: Places
     least: float
@@ -173,7 +173,7 @@ class Outcome:
     why: str = ""
     """Why the launch gave no figure."""
     network: str | None = None
-    """What NCCL says it used; None without NCCL."""
+    """Network that NCCL's log names; None without NCCL."""
 
     @property
     def refuted(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an interrupted search leaves: outputs of whole jobs, as long as its nodes are the same machines since."""
+"""Resume an interrupted search from the outputs of its whole jobs, as long as its nodes are the same machines."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _ssh(guest: GuestInputs, command: str, limit_s: float, user: str) -> str:
 
 
 def inside_of(command: str) -> str | None:
-    """What a recorded command runs in the guest; None for a command of the node."""
+    """The guest's command in a recorded command; None for a command of the node."""
     if not command.endswith(_CALL):
         return None
     words = shlex.split(command.partition("\ninside() {")[0])

@@ -1,4 +1,5 @@
-"""What NCCL really used in a run, and what makes its figures worthless. Pure, but for the command that asks.
+"""Transports, adapters and rails that NCCL used in a run, and what makes its figures worthless. Pure, but for one
+command.
 
 A run between nodes over TCP, without one of the rails, or through host memory where the architecture declares
 GPUDirect, measures another path than the declared one, whatever its figures are.
@@ -70,7 +71,7 @@ BENIGN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks of NCCL."""
+    """Layout and environment that the command line asks of NCCL."""
 
     nodes: int
     ranks_per_node: int
@@ -108,7 +109,7 @@ def goes_over_nvlink(asked: Asked, architecture: Architecture) -> bool:
 
 
 def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
-    """What NCCL used, in a few words."""
+    """Networks, adapters and version of NCCL, in a few words."""
     networks = sorted({f"NET/{use.name}" for log in logs.values() for _, use in log.networks})
     in_use = [(log.adapters, use.device) for log in logs.values() for _, use in log.networks]
     adapters = sorted({name for names, device in in_use for name in names.get(device, ())})

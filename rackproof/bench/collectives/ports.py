@@ -1,4 +1,4 @@
-"""What the nodes' ports carried during a collective, by their counters. Pure.
+"""Traffic of the nodes' ports during a collective, by their counters. Pure.
 
 On lossless RoCE the traffic of NCCL must have been in the priority with PFC, which nothing else shows: NCCL marks its
 packets by /etc/nccl.conf and the adapter's driver, and says nothing about it.

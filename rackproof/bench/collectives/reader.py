@@ -376,7 +376,7 @@ def _asked_for(requested: Requested) -> dict[str, str]:
 def _logs(
     requested: Requested, number: int, runs: int, answers: Sequence[CommandResult]
 ) -> Iterator[tuple[str, NcclLog]]:
-    """What NCCL used, by node; nothing for engines without it."""
+    """NCCL's logs, by node; nothing for engines without it."""
     for node in requested.hosts if "NCCL_DEBUG" in requested.environment else ():
         readings = log_readings(answer for answer in answers if answer.node == node)
         if len(readings) != runs + 1:

@@ -37,7 +37,7 @@ class ListedDrive:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """What is read: with multipath the device above the path, whose name has no controller."""
+        """Devices that are read: with multipath the device above the path, whose name has no controller."""
         return tuple(re.sub(r"c\d+n", "n", device) for device in self.drive.devices)
 
     @property

@@ -225,7 +225,7 @@ def _discard(path):
 
 
 def state(spec):
-    """What is there, what is missing, and the free space of the file system."""
+    """Parts of the data set that are there and that are missing, and the free space of the file system."""
     folder = spec["folder"]
     if not os.path.isdir(f"{folder}/index"):
         os.makedirs(f"{folder}/index")

@@ -64,7 +64,7 @@ def folder_of(storage: Storage, name: str, dataset: DataSet, mountpoint: str | N
 
 
 def spec_of(storage: Storage, name: str, dataset: DataSet) -> dict[str, Any]:
-    """What ``dataset_node.py`` reads."""
+    """Configuration of ``dataset_node.py``."""
     return {"folder": folder_of(storage, name, dataset), **dataset.model_dump(mode="json", exclude={"storage"})}
 
 

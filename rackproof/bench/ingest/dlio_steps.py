@@ -83,7 +83,7 @@ def _launcher(first: Node, clients: Sequence[str], sizes: DlioRun, architecture:
 def _config(
     name: str, sizes: DlioRun, folder: str, first: Node, launcher: Sequence[str], action: str, times: int
 ) -> dict[str, Any]:
-    """What the program reads. Raises InventoryError."""
+    """Configuration of the program. Raises InventoryError."""
     inputs = read_inputs(first, IngestInputs)
     own: Mapping[str, Any] = sizes.model_dump(mode="json", include=set(PROFILED))
     return {

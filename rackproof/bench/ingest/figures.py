@@ -1,4 +1,4 @@
-"""What one node did in one run of the input pipeline."""
+"""Figures of one node in one run of the input pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page shows beside the value of a measurement: numbers of the same runs. Pure."""
+"""Numbers of the same runs that a page shows beside a measurement's value. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackproof.bench.ingest.series import PIPELINE, PORTS, RDMA, growth
 from rackproof.parse import ParseError
 
 Parts = Mapping[str, Part]
-"""What each node of a run did."""
+"""Parts of a run, by node."""
 _LATENCIES: Final = ("p50", "p90", "p99", "max")
 
 

@@ -58,7 +58,7 @@ def _check_pass(parts: Sequence[Part], apart: bool) -> None:
 
 
 def _shared(part: Part) -> dict[str, Any]:
-    """What all nodes were given."""
+    """The part of the configuration that all nodes have in common."""
     own = {key: value for key, value in part.config.items() if key != "node"}
     ranks = {key: value for key, value in part.real.items() if key not in _OWN_RANKS}
     return own | ({"torch": ranks} if ranks else {})

@@ -319,7 +319,7 @@ def _longer(alone: float, beside: float) -> float:
 
 
 class _Loss(NamedTuple):
-    """What a job loses beside another one; a gain is no loss."""
+    """Loss of a job beside another one; a gain is no loss."""
 
     of: str
     condition: str

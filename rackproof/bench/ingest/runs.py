@@ -23,7 +23,7 @@ _PAGE: Final = 4096
 
 @dataclass(frozen=True)
 class Part:
-    """What one node did for one job in one run."""
+    """Configuration and answer of one node for one job in one run."""
 
     config: Mapping[str, Any]
     answer: Json
@@ -62,7 +62,7 @@ class Part:
 
     @property
     def real(self) -> Mapping[str, Any]:
-        """What real accelerators were asked for; empty for emulated ones."""
+        """Parameters of real accelerators; empty for emulated ones."""
         return self.config.get("torch") or {}
 
     def pipeline(self, name: str) -> float:

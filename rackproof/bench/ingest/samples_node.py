@@ -108,8 +108,8 @@ def _archived(file):
 
 
 def pieces(config, index, worker, turn):
-    """What a worker reads in pass ``turn``: path and entry of shards, or path, size and newest time of single files;
-    each is read by one worker of the job."""
+    """Pieces that a worker reads in pass ``turn``: path and entry of shards, or path, size and newest time of single
+    files; one worker of the job reads each piece."""
     every, shards = config["workers"] * config["nodes"], index["shards"]
     folder = config["folders"][worker % len(config["folders"])]
     if index["format"] == "files":

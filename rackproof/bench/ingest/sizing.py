@@ -1,4 +1,4 @@
-"""What the sizing model predicts from measured stages, against the measured rate of the input pipeline. Pure."""
+"""Rate that the sizing model predicts from measured stages, against the measured rate of the input pipeline. Pure."""
 
 from __future__ import annotations
 

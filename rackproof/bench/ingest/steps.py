@@ -265,7 +265,7 @@ class _Job:
         return Step(self._id(leg), title, run_s * len(runs), places, execute, commands=commands, in_image=real)
 
     def _commands(self, runs: Runs) -> Iterator[str]:
-        """What the first node runs: data sets that no earlier step writes, then each kind of run."""
+        """Commands of the first node: data sets that no earlier step writes, then each kind of run."""
         for name, dataset in datasets_of(self.profile, (job for run in runs for job in run.jobs)).items():
             if name not in self.written:
                 yield from writing(self.architecture.storage[dataset.storage], name, dataset, len(self.nodes))
@@ -283,7 +283,7 @@ def _config(
     node: int,
     ranks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the program reads of one job of a run, without the common start. ``ranks``: where and with what the ranks of
+    """Configuration of one job of a run, without the common start. ``ranks``: where and with what the ranks of
     real accelerators run, known once the nodes have answered."""
     job = profile.jobs[name]
     dataset = profile.datasets[job.dataset]
@@ -313,7 +313,7 @@ class _IngestStep(Clients):
         super().__init__(context, name, storage, nodes)
         self.id, self.profile = id_, profile
         self.torch: dict[str, Any] = {}
-        """What real accelerators need on each node; empty where all are emulated."""
+        """Parameters of real accelerators, by node; empty where all are emulated."""
         self.image: Image | None = None
 
     def execute(self, runs: Runs, places: Places) -> Iterator[Measurement]:

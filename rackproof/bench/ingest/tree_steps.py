@@ -81,7 +81,7 @@ def _way(architecture: Architecture, first: Node, tree: Tree, seed: str) -> dict
 
 
 def _written(tree: Tree, way: Mapping[str, Any], seed: str) -> dict[str, Any]:
-    """What the program reads to write the tree, and to remove it."""
+    """Configuration that writes the tree, and removes it."""
     return {
         "seed": seed, "files": tree.files, "max_bytes": tree.max_bytes, "storage": tree.storage,
         "protocol": tree.protocol, "way": way,
@@ -89,7 +89,7 @@ def _written(tree: Tree, way: Mapping[str, Any], seed: str) -> dict[str, Any]:
 
 
 def _read(tree: Tree, storage: Storage, seed: str) -> dict[str, Any]:
-    """What the program reads to hash the tree."""
+    """Configuration that hashes the tree."""
     folders = [tree_folder(point, seed) for point in storage.mountpoints]
     return {"seed": seed, "files": tree.files, "max_bytes": tree.max_bytes, "folders": folders}
 

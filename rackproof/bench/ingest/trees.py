@@ -98,7 +98,7 @@ def _calls(answers: Sequence[CommandResult]) -> list[_Call]:
 
 
 def _document(call: _Call) -> Mapping[str, Any]:
-    """What the program printed. Raises ParseError with its own error."""
+    """The document that the program printed. Raises ParseError with the program's error."""
     node = call.answer.node
     if not call.answer.stdout:
         raise ParseError(PROGRAM, f"{node}: {call.answer.why}")

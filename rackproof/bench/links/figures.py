@@ -309,7 +309,7 @@ def _number(words: Sequence[str], option: str) -> int:
 
 
 def reliable(attempts: Iterable[Attempt], prove: Callable[[Attempt], Proven], tool: str) -> list[Proven]:
-    """What the reliable attempts prove. Raises Unreliable where the last ones, or ``ATTEMPTS`` in a row, are not."""
+    """Results of the reliable attempts. Raises Unreliable where the last ones, or ``ATTEMPTS`` in a row, are not."""
     results: list[Proven] = []
     unreliable: list[Unreliable] = []
     for attempt in attempts:

@@ -50,7 +50,7 @@ class Placement(NamedTuple):
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What was bound, of a measurement."""
+        """Conditions of a measurement: NUMA node, and what was bound to it."""
         if self.numa < 0:
             return {}
         bound = "numactl: processors and memory" if self.numactl else "taskset: processors"

@@ -66,7 +66,7 @@ class End:
     reading: str
     """Command that reads the port's counters."""
     placement: Placement = UNBOUND
-    """What tests of RDMA are bound to."""
+    """Processors and memory that tests of RDMA are bound to."""
     placed: CommandResult | None = None
     """The node's answer about it."""
 

@@ -1,4 +1,4 @@
-"""What reads and a collective lose beside each other, from runs of each alone and of both at once.
+"""Losses of reads and a collective beside each other, from runs of each alone and of both at once.
 
 Rank 0 and fio's launcher run on the same node, so that one clock times both: rank 0 tells when each call began, fio in
 which second it started its clients. The reads are beside the collective from the first to the last, and of the
@@ -241,7 +241,7 @@ def _collectives(
 
 
 def _asked(answer: CommandResult) -> dict[str, Any]:
-    """What the profile asks for, as the command line has it."""
+    """The profile's parameters, as the command line has them."""
     asked = requested_by(answer.command)
     return {
         "engine": asked.engine, "op": asked.op, "message_bytes": asked.sizes[0], "warmup": asked.warmup,

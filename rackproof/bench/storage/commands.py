@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from rackproof.bench.user import USER, Account
-from rackproof.configure.storage_client.cephfs import fsid_of
+from rackproof.configure.storage_client.cephfs import declared_fsid
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.core.rack import Rack
@@ -32,7 +32,7 @@ _BYTES_OF_NFS = (
     "sed -n '/^device .* with fstype nfs/p; /^\\t\\(opts\\|bytes\\|xprt\\):/p; /^\\tper-op/p'"
     " /proc/self/mountstats 2>/dev/null"
 )
-"""What ``parse_mountstats`` needs for the counters of bytes, without those of the operations."""
+"""Lines of mountstats that ``parse_mountstats`` needs for bytes, without the operations' counters."""
 _LEAD_S = 2
 """Seconds before the ramp's end, as if fio began with the command, from which counters are read."""
 _STARTING_S = 6
@@ -52,14 +52,14 @@ def mounted(points: Sequence[str]) -> str:
     return f'for m in {words}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
 
 
-def parents_of_folders(storage: Storage) -> tuple[str, ...]:
+def benchmark_roots(storage: Storage) -> tuple[str, ...]:
     """Folder with the benchmarks' folders of all nodes on each mount of a storage."""
     return tuple(f"{point}/rackproof-bench" for point in storage.mountpoints)
 
 
 def folders_of(storage: Storage, node: str) -> tuple[str, ...]:
     """The benchmarks' folder of a node on each mount of a storage."""
-    return tuple(f"{parent}/{node}" for parent in parents_of_folders(storage))
+    return tuple(f"{root}/{node}" for root in benchmark_roots(storage))
 
 
 def empty_folders(storage: Storage, folders: Sequence[str], user: str) -> str:
@@ -134,10 +134,10 @@ def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
 def origin_of(
     architecture: Architecture, rack: Rack, storage: Storage, addresses: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """What a client's mounts may be of, a word each: addresses of servers (None: the declared ones), and the FSIDs of
-    Ceph's cluster that the architecture or the clients' inputs give."""
+    """Origins that a client's mounts may have, a word each: addresses of servers (None: the declared ones), and the
+    FSIDs of Ceph's cluster that the architecture or the clients' inputs give."""
     clients = (rack.node(name) for name in storage.clients(rack))
-    fsids = dict.fromkeys(fsid_of(architecture, rack, node, storage) for node in clients)
+    fsids = dict.fromkeys(declared_fsid(architecture, rack, node, storage) for node in clients)
     return (*(storage.addresses(rack) if addresses is None else addresses), *(f"{FSID}{one}" for one in fsids if one))
 
 

@@ -89,7 +89,7 @@ def fairness_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def _memory_text(runs: Sequence[tuple[Served, int | None]]) -> str:
-    """What the servers' memory answered in the run with the largest share. ``runs``: each with the bytes that its
+    """Share that the servers' memory answered, of the run where it is largest. ``runs``: each with the bytes that its
     clients read, None where fio has not counted all of them. Drives that hold compressed data read fewer bytes, too."""
     shares = [
         (1 - served.drives / whole, served.drives, whole, f"the {'ports sent' if read is None else 'clients read'}")

@@ -126,8 +126,8 @@ def _step(
 
 
 def _mounts(leg: Leg, metric: str, addresses: Sequence[str]) -> list[str]:
-    """What a dry run shows of a leg's mounts: with the first version of NFS that a step tries, as the mounts of the
-    client decide which one it is."""
+    """Mounts of a leg for a dry run: with the first version of NFS that a step tries, as the client's own mounts decide
+    which one it is."""
     version = APART if metric == MOUNTS_GAIN else VERSIONS[0]
     points = leg.own_mounts(version).mountpoints
     return [

@@ -219,7 +219,7 @@ def _connections(state: State, when: str, point: str) -> tuple[Transport, ...]:
 
 
 def _bytes_by_mount(runs: Sequence[Run], node: str, storage: Storage) -> dict[str, list[int]]:
-    """What each mount got from the server in each run."""
+    """Bytes that each mount got from the server, a number per run."""
     read: dict[str, list[int]] = {}
     for run in runs:
         pair = (nfs_of(storage, run.state(node, when)) for when in (BEFORE, AFTER))

@@ -30,7 +30,7 @@ SHARED = "storage.shared_file_read_bandwidth"
 SYNCED = "storage.synced_write_iops"
 """An fsync follows every write."""
 DAMAGE = "storage.damaged_places"
-"""What clients wrote with checksums is read back by them and by others."""
+"""Files with checksums that their writer and other clients read back."""
 CHECKED_WRITE, CHECKED_BY_WRITER, CHECKED_BY_OTHER = "-integrity-write", "-integrity-own", "-integrity-other"
 """Ends of the names of these jobs, after the storage's."""
 BORROWED = ("-shared", CHECKED_BY_OTHER)
@@ -73,7 +73,7 @@ class Launch:
 
     @property
     def words(self) -> str:
-        """What fio printed. A server's errors are on its client's standard output, its own ones on standard error."""
+        """Both streams of fio: a server's errors are on standard output, the client's own on standard error."""
         return f"{self.answer.text}\n{self.answer.stderr.decode(errors='replace')}"
 
     @cached_property

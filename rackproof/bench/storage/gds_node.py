@@ -62,7 +62,7 @@ def strict(folder):
 
 
 def run(config, temporary):
-    """What gdsio printed for each GPU, and its exit status."""
+    """Outputs and exit status of gdsio, by GPU."""
     program, environment = gdsio(), os.environ | DIRECT | {"CUFILE_ENV_PATH_JSON": strict(temporary)}
     reads, started, rows = config["action"] == "read", [], []
     try:

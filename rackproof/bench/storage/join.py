@@ -78,7 +78,7 @@ class _Joins(Clients):
 
 
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:
-    """What the program reads, without the seed of the file."""
+    """Configuration of the program, without the seed of the file."""
     return {
         "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{STEM}.0", "own": OWN_MOUNT,
         "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),

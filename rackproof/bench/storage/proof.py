@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rackproof.bench.storage.commands import AFTER, BEFORE, parents_of_folders
+from rackproof.bench.storage.commands import AFTER, BEFORE, benchmark_roots
 from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
 from rackproof.bench.storage.runs import Run, State, StatesAround, state_in
 from rackproof.core.architecture import Storage
@@ -145,7 +145,7 @@ def check_around(storage: Storage, before: State, after: State) -> None:
 
 
 def _changes(old: Mount, new: Mount) -> str:
-    """What differs between two mounts of one mount point, with both values."""
+    """Differences between two mounts of one mount point, with both values."""
     pairs = [("source", old.source, new.source), ("device", old.device, new.device)]
     changes = [f"{name} {was} before it, {now} after it" for name, was, now in pairs if was != now]
     first, last = ({*mount.options, *mount.super_options} for mount in (old, new))
@@ -192,7 +192,7 @@ def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]
 
 def _mounted_below(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
     """Mounts on the benchmarks' folders, whose files are then not the storage's."""
-    folders = tuple(f"{parent}/" for parent in parents_of_folders(storage))
+    folders = tuple(f"{root}/" for root in benchmark_roots(storage))
     return [
         f"{mount.mountpoint}: expected a folder of the storage, actual a mount of {mount.source} ({mount.fstype})"
         for mount in mounts

@@ -26,7 +26,7 @@ class State:
 
 
 class StatesAround:
-    """What clients tell of their state before and after a run."""
+    """States of clients and servers before and after a run."""
 
     before: Mapping[str, CommandResult]
     after: dict[str, CommandResult]
@@ -36,7 +36,7 @@ class StatesAround:
 
     @cached_property
     def served(self) -> Served | str | None:
-        """What the servers read and sent, or why it is not known; None where none was asked."""
+        """Bytes that the servers read and sent, or why they are unknown; None where no server was asked."""
         if not self.servers_before and not self.servers_after:
             return None
         try:
@@ -76,7 +76,7 @@ class Run(StatesAround):
 
     @cached_property
     def fio_bytes(self) -> int:
-        """What fio's clients read together; fio does not count what they read in a ramp."""
+        """Bytes that fio's clients read together; fio does not count those of a ramp."""
         return sum(entry.read.io_bytes for entry in self.launch.entries.values() if entry.read is not None)
 
     @property

@@ -1,5 +1,5 @@
-"""What the servers of a storage read from their drives and sent during a run: reads that their memory answered are
-seen nowhere else."""
+"""Bytes that a storage's servers read from their drives and sent during a run: nothing else shows reads that their
+memory answered."""
 
 from __future__ import annotations
 

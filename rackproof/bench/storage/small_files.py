@@ -19,8 +19,8 @@ from rackproof.bench.storage.small_files_reader import (
     PROGRAM,
     SHARDS,
     SMALL,
+    folders_of_small_files,
     newest_fault,
-    parents_of,
     trees_of,
 )
 from rackproof.bench.user import node_program
@@ -125,7 +125,7 @@ class _Files(Clients):
 
     def execute(self, parts: tuple[_Part, ...]) -> None:
         """All runs, up to the first part that loses a client; then the files are removed."""
-        self.prepare(PROGRAM, lambda node: parents_of(self.storage, node), "unused")
+        self.prepare(PROGRAM, lambda node: folders_of_small_files(self.storage, node), "unused")
         made = self.ready
         for _ in range(self.sizes.runs):
             for part in parts:

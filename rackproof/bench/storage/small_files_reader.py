@@ -48,10 +48,10 @@ _SIZES: Final = ("file_bytes", "files", "processes")
 
 def trees_of(storage: Storage, node: str) -> tuple[str, ...]:
     """Folders of a node's small files, one per mount, beside those of fio's."""
-    return tuple(f"{folder}/tree" for folder in parents_of(storage, node))
+    return tuple(f"{folder}/tree" for folder in folders_of_small_files(storage, node))
 
 
-def parents_of(storage: Storage, node: str) -> tuple[str, ...]:
+def folders_of_small_files(storage: Storage, node: str) -> tuple[str, ...]:
     return tuple(f"{folder}-files" for folder in folders_of(storage, node))
 
 
@@ -77,7 +77,7 @@ _ROW: Final = _Row._fields
 
 
 class _Part(NamedTuple):
-    """What one client did in one run, proven."""
+    """Proven figures of one client in one run."""
 
     files: int
     bytes: int

@@ -16,7 +16,7 @@ PORT = 3300
 KEY = "storage_client.cephfs"
 
 
-def fsid_of(architecture: Architecture, rack: Rack, node: Node, storage: Storage) -> str:
+def declared_fsid(architecture: Architecture, rack: Rack, node: Node, storage: Storage) -> str:
     """FSID of the cluster that a client has to mount; empty for another file system, and where nothing gives it. Raises
     InventoryError."""
     if storage.fstype != "ceph":
