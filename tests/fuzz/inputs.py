@@ -96,7 +96,7 @@ def filled(slot: tuple[str, ...], word: str) -> list[str]:
 
 
 def surroundings(folder: Path) -> None:
-    """What the words name."""
+    """Files that the words name."""
     os.mkfifo(folder / "fifo")
     (folder / "folder").mkdir()
     (folder / "empty").touch()

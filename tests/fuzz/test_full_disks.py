@@ -46,7 +46,7 @@ ANSWERED: dict[str, tuple[str, ...]] = {
     "versions": ("versions", "lock", "rack.py", "-o", "disk/versions.lock.yaml"),
     "validate": ("validate", "rack.py", "--output", "disk/out", "-k", "base.kernel"),
 }
-"""What writes only where a node answers."""
+"""Commands that write only where a node answers."""
 TEMPORARY: dict[str, tuple[str, ...]] = {
     "validate": ("validate", "--from", inputs.RECORDINGS, "-k", "base.kernel"),
     "judge": ("judge", "run"),

@@ -41,7 +41,7 @@ class Ended(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """What no input may cause; None where it did not."""
+        """A behaviour that no input may cause; None where there was none."""
         both = self.out + self.err
         errors = [line for line in self.err.splitlines() if line.startswith("rackproof: ")]
         if self.status not in (0, 1, 2, 3):

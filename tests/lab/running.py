@@ -109,7 +109,7 @@ class Running:
 
 @contextmanager
 def undone(rack: Rack, node: str, heal: str) -> Iterator[None]:
-    """What was done to a node is undone afterwards, whatever happens."""
+    """Heal a node afterwards, whatever happens."""
     try:
         yield
     finally:
@@ -125,7 +125,7 @@ def on_node(rack: Rack, node: str, command: str) -> str:
 
 
 def traces(rack: Rack) -> dict[str, set[str]]:
-    """What runs have on each node: processes, mounts, files, limits, tables of the firewall, jobs of Slurm."""
+    """Traces of runs on each node: processes, mounts, files, limits, tables of the firewall, jobs of Slurm."""
     with Fleet(rack) as fleet:
         answers = {node.name: ask(fleet[node.name], TRACES) for node in rack.nodes}
     assert all(answer.ok for answer in answers.values()), answers
@@ -133,7 +133,7 @@ def traces(rack: Rack) -> dict[str, set[str]]:
 
 
 def left_behind(rack: Rack, before: Mapping[str, set[str]], lost: str = "") -> dict[str, list[str]]:
-    """What the nodes have more than before, by node, once it does not go away any more.
+    """Traces that nodes have more than before, by node, once they stay.
 
     ``lost``: a node that did not answer at the end of the run; it keeps the account's home up to the next run, which
     makes it anew, and may keep the table of the firewall as long.

@@ -115,7 +115,7 @@ def _result(result: Any) -> tuple[int, bytes, bytes]:
 
 
 def answer(host: Host, question: Callable[[Host], Any]) -> object:
-    """What comes back, or which error does; what it says names the backend's own command and is not compared."""
+    """The answer, or the class of the error, whose message names the backend's own command and is not compared."""
     try:
         return question(host)
     except Unmeasured:

@@ -1,4 +1,4 @@
-"""What drifted away on a node is shown and healed, the run that healed it is undone, and the next heals forward."""
+"""Drift of a node is shown and healed, the run that healed it is undone, and the next heals forward."""
 
 from __future__ import annotations
 

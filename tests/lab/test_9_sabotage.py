@@ -96,7 +96,7 @@ def blamed(certificate: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_rack_without_sabotage_is_certified_and_its_cut_evidence_is_not(
     certify: Callable[..., Running], command: Command
 ) -> None:
-    """What the tests below break is whole. Its evidence, cut at ten places, is never CERTIFIED."""
+    """The rack that the tests below break is whole. Its evidence, cut at ten places, is never CERTIFIED."""
     run = certify(["local", LINKS])
     status = run.ended()
     certificate = run.certificate()

@@ -83,7 +83,7 @@ gc.set_threshold(50_000, 50)  # as ``rackproof.cli.main``
 
 
 def pytest_collection_finish() -> None:
-    """What collecting made stays until the end: the collector need not go through it again and again."""
+    """Collected tests stay until the end: the garbage collector need not go through them again and again."""
     gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""What pyinfra prints, and the outcome that the kit reads from it."""
+"""Output of pyinfra, and the outcome that the kit reads from it."""
 
 from __future__ import annotations
 

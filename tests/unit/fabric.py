@@ -38,7 +38,7 @@ making it the current CUDA Ctx
 cuMemAlloc() of a 16777216 bytes GPU buffer
 allocated GPU buffer address at 00007f3fa4000000 pointer=0x7f3fa4000000
 """
-"""What perftest prints before a test with GPU memory; the order of its lines follows reports to its authors."""
+"""Lines of perftest before a test with GPU memory; the order of its lines follows reports to its authors."""
 DMABUF = "using DMA-BUF for GPU buffer address at 0x7f3fa4000000 aligned at 0x7f3fa4000000 with aligned size 16777216\n"
 PCI = (
     "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n0\n0-31,64-95\n"
@@ -64,7 +64,7 @@ class FabricNodes:
     device: str = "rxe"
     """Prefixes of the interface and the RDMA device of a rail."""
     adapter: str = "RoCE"
-    """What NCCL calls the link of an adapter."""
+    """NCCL's word for the link of an adapter."""
     gpu: str = "NVIDIA H200"
     way: Callable[[str], str] = lambda port: port
     """The port that traffic for a port really takes."""
@@ -80,7 +80,7 @@ class FabricNodes:
     """Percent, by node."""
     delay_ms: dict[str, float] = field(default_factory=dict)
     gpu_memory: str = CUDA
-    """What perftest prints about GPU memory."""
+    """Lines of perftest about GPU memory."""
     served_memory: str | None = None
     """The same of servers; None: as clients."""
     pci: str = PCI

@@ -64,7 +64,7 @@ def hanging(result: CommandResult) -> CommandResult:
 
 
 def identity_answer(node: str, machine: int, boot: int = 0, more: str = "") -> CommandResult:
-    """What ``IDENTITY_COMMAND`` prints on one of several machines after one of its boots."""
+    """Output of ``IDENTITY_COMMAND`` on one of several machines after one of its boots."""
     text = (
         f"/etc/machine-id:{machine:032x}\n"
         f"/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}-4000-8000-000000000000\n"

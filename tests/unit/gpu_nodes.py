@@ -25,7 +25,7 @@ def uuid(number: int) -> str:
 
 @dataclass
 class GpuNodes:
-    """What the GPUs of all nodes do; a test changes one thing."""
+    """Nodes with GPUs; a test changes one thing."""
 
     count: int = 2
     name: str = NAME

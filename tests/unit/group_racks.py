@@ -61,7 +61,7 @@ class Fault:
     rail: int | None = None
     link: bool = False
     shows: Callable[[str], str] | str = slow
-    """What it makes of the output; a text: why the job does not end."""
+    """Changes the output; a text: why the job does not end."""
     passes: int = 0
     """Every so many jobs pass in spite of it; 0: none."""
     seen: int = 0

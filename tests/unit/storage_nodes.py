@@ -210,14 +210,14 @@ class StorageNodes:
         return "\n".join([*lines, "-- end", ""])
 
     def _nfs_ports(self, storage: Storage, read: int, written: int) -> list[str]:
-        """What the ports count; RDMA is counted by its device alone."""
+        """Counters of the ports; RDMA is counted by its device alone."""
         kinds = {name: (int(read * share), int(written * share)) for name, share in self.ports.items()}
         rdma = storage.transport == "rdma" and kinds.get("rdma")
         text = transfer_answers.nfs_ports((0, 0) if rdma else kinds["kernel"], rdma or None)
         return ["-- ports", *self.nfs_ports(text).splitlines(), "status 2"]
 
     def _transfer(self, storage: Storage, command: str, after: bool, read: int, written: int) -> list[str]:
-        """What the client of a parallel file system tells."""
+        """Counters and transports of a parallel file system's client."""
         used = self.transport if self.transport is not None else storage.transport or "tcp"
         if after and self.transport_after is not None:
             used = self.transport_after

@@ -54,7 +54,7 @@ def only(comparison: Comparison) -> NumberChange:
 
 
 READS = [reads(100.0, node=node) for node in GPU]
-"""What the criterion of ``READ`` wants."""
+"""Bar of the criterion of ``READ``."""
 
 
 class TestNoise:

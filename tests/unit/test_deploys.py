@@ -1,4 +1,4 @@
-"""What the deploys declare for the virtual rack: files, units, mounts, without a node."""
+"""Files, units and mounts that the deploys declare for the virtual rack, without a node."""
 
 from __future__ import annotations
 

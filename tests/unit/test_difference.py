@@ -125,7 +125,7 @@ def test_values_that_change_by_themselves_are_not_shown(command: str, change: Ca
 
 @pytest.fixture(scope="module")
 def read() -> dict[str, list[Recording]]:
-    """What every check reads on healthy racks, by the rack's name."""
+    """Answers to every check on healthy racks, by the rack's name."""
     checks = load_checks(ROOT.parents[1] / "validators")
     recordings = {}
     for name in ("virtual-rack", "hgx-h200-roce"):

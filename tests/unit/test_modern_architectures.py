@@ -123,7 +123,7 @@ def test_nothing_is_judged_without_saying_how_it_was_measured(models: dict[str, 
 
 
 def cold_of(entry: Criterion) -> str | tuple[str, ...]:
-    """What the cache must have been: a run cannot drop the caches of servers that are no nodes of the rack."""
+    """The cache that an entry asks for: a run cannot drop the caches of servers that are no nodes of the rack."""
     return "cold" if entry.where["storage"] == "local" else ("cold", "cold on clients, unknown on servers")
 
 

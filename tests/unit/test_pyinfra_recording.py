@@ -92,7 +92,7 @@ def pyinfra(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the deploy's plan asks three nodes, each a shell on this machine, recorded in ``rec``."""
+    """Commands of the deploy's plan on three nodes, each a shell on this machine, recorded in ``rec``."""
     folder = tmp_path_factory.mktemp("plan")
     (folder / "deploy.py").write_text(DEPLOY)
     (folder / "put.py").write_text(PUT)

@@ -1,4 +1,4 @@
-"""What templates, scripts and plans use exists on every supported release that gets it (RELEASES.md)."""
+"""Every release has the packages, options and units that templates, scripts and plans use on it (RELEASES.md)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ RATE = {LARGE: 1.0, "encoded": 25.0, "decoding": 25.0, "googlenet": 8.0, "ports"
 """Samples a second of a node where not 7.9."""
 
 Throttle = Callable[[Measurement], float | None]
-"""What a measurement is multiplied with; None: it gives no number."""
+"""Factor of a measurement; None: it gives no number."""
 
 
 @cache

@@ -30,6 +30,7 @@ DIALECT = {
     r"(?:\bthat (?:is|are) none\b(?! of)|_that_(?:is|are)_none(?![a-z]))": "invalid",
     r"\bto be had\b": "available",
     r"\"\"\"Of ": "name the thing before what it belongs to",
+    r"\"\"\"What ": "name the thing",
     r"[Ww]hat an? \w+ is that\b": "the name of the thing",
     r"\b[Aa]rchitecture(?:'s)? promise": "declares",
 }
@@ -103,7 +104,8 @@ def test_the_rules_see_what_they_are_for() -> None:
     assert len(names) == 6
     examples = (
         *("test_nobody_asks", "It is said.", "as it shall be", "hangs for ever", "has a word for it", "does_no_harm"),
-        *("an_address_that_is_none", "not to be had", '"""Of a GPU."""', "What an adapter is that has no name"),
+        *("an_address_that_is_none", "not to be had", '"""Of a GPU."""', '"""What it does."""'),
+        "What an adapter is that has no name",
         "the architecture promises it",
     )
     for text, pattern in zip(examples, DIALECT, strict=True):

@@ -1,4 +1,4 @@
-"""What clients of parallel file systems answer about their transport and their bytes.
+"""Answers of clients of parallel file systems about their transport and their bytes.
 
 Forms: lustre-discuss of April 2018 (``osc.*.stats`` has the form of ``llite.*.stats``), Linux 6.12's
 ``fs/ceph/debugfs.c``, IBM's description of ``mmpmon fs_io_s -p``; the values are ours.

@@ -76,7 +76,7 @@ def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
 
 
 def _target(command: list[str]) -> dict[str, Any] | None:
-    """What a child runs, and its ``sys.argv`` and first place of imports; None for a command of another form."""
+    """Program of a child, its ``sys.argv`` and first place of imports; None for a command of another form."""
     if command[0] == _PYINFRA:
         return {"module": "pyinfra", "argv": command, "path": str(Path(_PYINFRA).parent)}
     if command[0] != sys.executable:

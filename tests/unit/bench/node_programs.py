@@ -46,7 +46,7 @@ def run(program: str, *words: str, **options: Any) -> subprocess.CompletedProces
 
 
 def document(program: str, *words: str, **options: Any) -> dict[str, Any]:
-    """What the program prints."""
+    """Document that the program prints."""
     done = run(program, *words, **options)
     assert done.stdout, done.stderr.decode()
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -94,7 +94,7 @@ def punctual(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Iterable[Measure
 
 
 def started(program: str, config: dict[str, Any]) -> dict[str, Any]:
-    """What a program with a common start prints."""
+    """Document of a program with a common start."""
     for lead_s in LEADS_S:
         with starting([config["job"]], lead_s) as keys:
             answer = document(program, json.dumps(config | keys))

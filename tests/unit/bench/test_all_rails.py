@@ -193,7 +193,7 @@ def test_what_is_no_latency_of_any_adapter(tmp_path: Path, what: str, changes: d
 
 
 def test_an_end_that_is_not_bound_is_no_number(tmp_path: Path) -> None:
-    """What the node tells about its adapters and the commands of both ends must agree."""
+    """The node's answer about its adapters and the commands of both ends must agree."""
     measured(tmp_path, Nodes())
     for role in ("  # from ", "  # to "):
         records = []

@@ -67,7 +67,7 @@ def planned(architecture: Architecture, profile: str) -> tuple[list[Step], list[
 NETWORK = [{"ifindex": 1, "ifname": "lo", "mtu": 1500, "operstate": "UP", "flags": [], "addr_info": [
     {"family": "inet", "local": "10.77.0.21", "prefixlen": 24, "scope": "global"}]}]  # fmt: skip
 UNSEEN = ("true", "bench/state.sh", clocks.READ, STATES)
-"""What nodes in memory need not be asked, or healthy ones."""
+"""Commands that nodes in memory, or healthy ones, do not get."""
 COMPLETE = re.compile(r"dataset_node\.py (?:distinct|copies) ")
 """Data sets are there."""
 
@@ -89,7 +89,7 @@ def nodes_of(step: Step, architecture: Architecture = IN_DEPTH) -> tuple[Answer,
 
 @contextmanager
 def piped(monkeypatch: pytest.MonkeyPatch, storage: StorageNodes) -> Iterator[list[str]]:
-    """What is sent through pipes; the storage sees its own mounts."""
+    """Commands that are sent through pipes; the storage sees its own mounts."""
     every = list[str]()
     plain = FakeConnection.pipe
 
@@ -134,7 +134,7 @@ def like(command: str) -> str:
 
 
 def lines_of(command: str) -> Iterator[str]:
-    """What a dry run shows of a command: fio's job files as command lines."""
+    """Lines of a dry run about a command: fio's job files as command lines."""
     every = list(launches([reply("gpu-01", command)]))
     for job in (job for launch in every for job in launch.jobs.values()):
         yield command_line("\n".join([f"[{job['name']}]", *(f"{k}={v}" for k, v in job.items() if k != "name")]))

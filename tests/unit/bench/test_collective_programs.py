@@ -28,7 +28,7 @@ WARMUP, CALLS = 1, 2
 
 
 class World:
-    """What the ranks share. ``fault``: "flip" one element of one rank's last result, or "nothing" is exchanged."""
+    """State of all ranks. ``fault``: "flip" one element of one rank's last result, or "nothing" is exchanged."""
 
     def __init__(self, fault: str = "") -> None:
         self.fault, self.barrier = fault, threading.Barrier(N, timeout=60)
@@ -85,7 +85,7 @@ class Tensor(np.ndarray):
 
 
 def torch_of(world: World, me: int) -> Any:
-    """What the program uses of torch, for one rank."""
+    """Parts of torch that the program uses, for one rank."""
 
     def all_reduce(tensor: Any, op: str = "") -> None:
         if tensor.size > 1:
@@ -119,7 +119,7 @@ def torch_of(world: World, me: int) -> Any:
 
 
 def communicator_of(world: World, me: int) -> Any:
-    """What the program uses of mpi4py's communicator, for one rank."""
+    """Parts of mpi4py's communicator that the program uses, for one rank."""
     return SimpleNamespace(
         Get_size=lambda: N, Get_rank=lambda: me, Barrier=lambda: world.gather(me, None),
         Allreduce=lambda send, recv, op: world.exchange("all_reduce", me, send, recv),

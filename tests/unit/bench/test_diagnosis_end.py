@@ -130,7 +130,7 @@ LEFT = "DCGM's nvvs (process 47) still ran after dcgmi, and was ended"
 
 
 def ended(folder: Path, listed: CommandResult, last: CommandResult) -> tuple[list[str], list[str]]:
-    """What is told, and the commands that end programs."""
+    """Lines for the user, and the commands that end programs."""
     told: list[str] = []
 
     def answer(node: str, command: str) -> CommandResult | None:

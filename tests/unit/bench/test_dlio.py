@@ -279,7 +279,7 @@ def test_several_clients_share_the_accelerators(tmp_path: Path, export: Path) ->
 def test_a_client_that_reads_no_share_is_no_number(
     tmp_path: Path, export: Path, first: float, second: float, why: str
 ) -> None:
-    """What the others read too much does not stand for it."""
+    """Bytes that others read beyond their share do not stand for it."""
     for result in measured(tmp_path, two_clients(export, first, second), TWO):
         assert result.samples == ()
         assert why in (result.reason or "")

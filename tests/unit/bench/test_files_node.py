@@ -47,7 +47,7 @@ class Sent(list[Any]):
 
 
 def use(node: ModuleType, folder: Path, action: str, **changes: Any) -> list[Any]:
-    """What all processes send."""
+    """Messages of all processes."""
     own, sent = config(folder, action, **changes), Sent()
     if action in ("prepare", "clear"):
         node.clear(own)

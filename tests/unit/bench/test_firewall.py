@@ -74,7 +74,7 @@ def test_the_command_of_a_node_is_whole_in_a_shell(token: str, length: int) -> N
 
 @dataclass
 class Pipes:
-    """What nodes are asked to keep, by node: the rules of every table, and whether the step has ended."""
+    """Tables that nodes are asked to keep, by node: the rules of each, and whether the step has ended."""
 
     rules: list[tuple[str, str]] = field(default_factory=list)
     ends: list[FakePipe] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a profile will do, before it starts."""
+"""Forecast of a profile, before it starts."""
 
 from __future__ import annotations
 

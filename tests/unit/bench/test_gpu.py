@@ -307,7 +307,7 @@ def _tests_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def of_the_whole(summary: Any) -> Callable[[dict[str, Any]], object]:
-    """What DCGM says of a test as a whole."""
+    """Sets DCGM's result of a test as a whole."""
     return lambda document: [
         one.update(test_summary=summary) for one in _tests_of(document) if one["name"] == "memory_bandwidth"
     ]

@@ -1,4 +1,4 @@
-"""What breaks while data sets are made and read: an error by name, never a number. File systems are real ones."""
+"""Faults while data sets are made and read: an error by name, never a number. File systems are real ones."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_more_workers_than_shards_are_refused(photos: Path) -> None:
 
 
 def test_a_run_that_ends_within_a_shard_reads_it_to_its_end(photos: Path) -> None:
-    """What was read ahead is read: bytes and samples belong together."""
+    """Samples that were read ahead are read: bytes and samples belong together."""
     answer = ran(photos, data="undecoded", step_s=0.3, seconds=2)
     pipeline, dataset = answer["pipeline"], json.loads((photos / "index.json").read_text())
     sizes = {entry["bytes"] for entry in dataset["shards"]}

@@ -1,4 +1,4 @@
-"""What the kit measured on a real GPU is read again from the recorded outputs (tests/data/README.md, "measured")."""
+"""Measurements of a real GPU are read again from the recorded outputs (tests/data/README.md, "measured")."""
 
 from __future__ import annotations
 

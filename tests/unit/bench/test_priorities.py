@@ -300,7 +300,7 @@ def test_a_proof_needs_the_payload_in_one_priority_and_next_to_nothing_elsewhere
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Callable[[str], str]:
-    """What the command prints on this machine with an ethtool that prints a text."""
+    """Output of the command on this machine with an ethtool that prints a text."""
 
     def run(text: str) -> str:
         (tmp_path / "statistics").write_text(text)

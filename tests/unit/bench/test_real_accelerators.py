@@ -165,7 +165,7 @@ def ranks(change: Change = lambda configs, documents: None) -> Change:
 
 
 def sampled(used: Callable[[int, int], str] = lambda t, gpu: str(90 + gpu), first: int = 995, last: int = 1015) -> str:
-    """What the sampler prints: the timed part is from 1001 to 1011."""
+    """Output of the sampler: the timed part is from 1001 to 1011."""
     lines = []
     for t in range(first, last):
         lines.append(f"{t}.000000000")

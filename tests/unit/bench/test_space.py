@@ -36,7 +36,7 @@ OWN = Space("local", (), {}, shared=False, sets=(SET._replace(nodes=("gpu-01", "
 
 
 def told(free: int, own: int = 0) -> str:
-    """What ``space.sh`` prints for blocks of 512 B."""
+    """Output of ``space.sh`` for blocks of 512 B."""
     return f"512 9000000 {free // 512}\n{own}\n"
 
 

@@ -48,7 +48,7 @@ class ListeningPipe(FakePipe):
 
 @dataclass
 class Kernels:
-    """What nodes were told and what their kernels have: the last rate, or ``actual`` instead."""
+    """Commands to nodes, and limits of their kernels: the last rate, or ``actual`` instead."""
 
     told: list[tuple[str, str]] = field(default_factory=list)
     rates: dict[str, float] = field(default_factory=dict)
@@ -190,7 +190,7 @@ esac""",
 
 
 def in_guest(command: str, folder: Path, given: str = "") -> str:
-    """What a command prints, with ``TOOLS``."""
+    """Output of a command, with ``TOOLS``."""
     system = folder / "sys"
     if not system.exists():
         (folder / "bin").mkdir()

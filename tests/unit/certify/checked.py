@@ -1,5 +1,4 @@
-"""What the nodes of a written rack answer to the validators: the answers of ``data/written``, as another server gives
-them."""
+"""Answers of a written rack to the validators: those of ``data/written``, as another server gives them."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def _resolved(names: Sequence[str], loop: bool) -> bytes:
 
 @dataclass(frozen=True)
 class Alike:
-    """What all nodes answer. ``own`` answers come first; in the others ``words`` are exchanged."""
+    """Answers of all nodes. ``own`` answers come first; in the others ``words`` are exchanged."""
 
     own: Answers
     like: Answers

@@ -1,4 +1,4 @@
-"""What healthy nodes of each architecture reach: what is published for them, or a little more than their bars."""
+"""Figures of healthy nodes of each architecture: those published for them, or a little more than their bars."""
 
 from __future__ import annotations
 

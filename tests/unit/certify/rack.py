@@ -51,7 +51,7 @@ BUSES = tuple(f"00000000:{bus.upper()}:00" for bus in words.BUSES)
 STAND_IN_IDENTITY = (
     "/sys/class/dmi/id/sys_vendor:rackproof\n/sys/class/dmi/id/product_name:stand-in programs\nno hypervisor\n"
 )
-"""What a node answers about its kind: it is no machine."""
+"""Answer of a node about its kind: it is no machine."""
 REPORT = LIKE / "load/gpus.xml"
 """Two of its GPUs before and after each step, as in the written rack: all of them would be parsed for seconds."""
 

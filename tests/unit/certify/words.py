@@ -1,4 +1,4 @@
-"""What a node of an architecture prints where the written HGX H200 prints its own: as many parts, of those kinds."""
+"""Words of an architecture's node in the place of those of the written HGX H200: as many parts, of those kinds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def exchanged(text: str, words: Words) -> str:
 
 
 def _ports(model: Architecture) -> Iterator[Nic]:
-    """What an architecture lists, and the ports of its fabric if it does not list them."""
+    """NICs that an architecture lists, and the ports of its fabric if it does not list them."""
     nics, fabric = model.roles["gpu"].expect.nics, model.fabric
     yield from nics
     if fabric and "compute" not in {nic.purpose for nic in nics}:

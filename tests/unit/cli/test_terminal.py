@@ -1,4 +1,4 @@
-"""What reaches the terminal: no control character of a file or node, and errors that name the stream."""
+"""No control character of a file or node reaches the terminal, and errors name the stream."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class LoopHost(StubHost):
 
 
 def carried_out(operation: Any, shell: Shell, **arguments: Any) -> list[str]:
-    """What an operation sends, each command run before it goes on, as in a run; the last one may fail."""
+    """Commands that an operation sends, each run before it goes on, as in a run; the last one may fail."""
     host = LoopHost(shell)
     sent = []
     with at(host):

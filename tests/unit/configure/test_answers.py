@@ -1,4 +1,4 @@
-"""What must hold for every fact: an answer that is cut off or damaged is refused with pyinfra's own error."""
+"""Every fact refuses an answer that is cut off or damaged, with pyinfra's own error."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _SHELL_WORDS = re.compile(r"[\"$(]|^-|^[./*]|/|^2?>")
 
 
 def planned_packages(text: str, kernel: str) -> Iterator[str]:
-    """What the commands of a golden plan install: ``NAME``, ``NAME=VERSION`` (apt) or ``NAME-VERSION`` (dnf)."""
+    """Packages of the commands of a golden plan: ``NAME``, ``NAME=VERSION`` (apt) or ``NAME-VERSION`` (dnf)."""
     text = text.replace("$(uname -r)", kernel)
     for match in (*_INSTALL.finditer(text), *_SET.finditer(text)):
         words = match["words"].split(" 2>&1")[0].replace("'\\''", "'").replace('"$@"', "").replace('="$v"', "")

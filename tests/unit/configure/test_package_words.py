@@ -1,4 +1,4 @@
-"""What apt and dnf complain of, in one line with a way out: real apt with a database of its own, a stand-in for dnf."""
+"""Complaints of apt and dnf, in one line with a way out: real apt with a database of its own, a stand-in for dnf."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def apt(tmp_path: Path) -> RealApt:
 
 
 def install(apt: RealApt, *names: str) -> str:
-    """What the script said last; it failed."""
+    """Last line of a script that failed."""
     return refusal(apt.run(install_script(names)))
 
 

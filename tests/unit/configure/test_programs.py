@@ -33,7 +33,7 @@ PACKAGE_OF: Final = {
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_node_is_asked_for_what_its_role_has(name: str) -> None:
-    """What is asked of a node without GPUs is installed there by the architecture's own packages."""
+    """The architecture's own packages install the programs that a node without GPUs needs."""
     made = architectures.load(name).model
     by_package = {program for program, package in PACKAGE_OF.items() if package in made.tools.packages}
     for role in ("login", "storage", "management"):

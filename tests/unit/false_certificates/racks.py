@@ -48,7 +48,7 @@ _FINISHED: dict[tuple[str, float], Path] = {}
 
 @dataclass
 class World:
-    """What the nodes are and do. ``hooks`` run when a step begins, by its id."""
+    """Nodes and their behaviour. ``hooks`` run when a step begins, by its id."""
 
     folder: Path
     machines: dict[str, int] = field(default_factory=lambda: {name: number for number, name in enumerate(NODES)})
@@ -63,7 +63,7 @@ class World:
     clients: dict[str, Any] = field(default_factory=dict)
     """Fields of ``StorageNodes``: what its storage clients do."""
     computers: dict[str, Machine] = field(default_factory=lambda: {name: Machine() for name in NODES})
-    """What ``bench.guard`` sees of the nodes."""
+    """Nodes as ``bench.guard`` sees them."""
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     """By inventory."""
@@ -75,7 +75,7 @@ class World:
     deploys: list[tuple[str, ...]] = field(default_factory=list)
     """Nodes that the next deploys change."""
     declared: list[LoadedArchitecture] = field(default_factory=list)
-    """What each deploy loads."""
+    """Files that each deploy loads."""
     validations: int = 0
     before_validation: Callable[[], object] = lambda: None
 

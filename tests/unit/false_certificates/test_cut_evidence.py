@@ -141,7 +141,7 @@ def test_a_part_without_an_end_is_named_after_a_resume(world: World) -> None:
 
 
 def test_evidence_that_was_cut_after_its_certificate_and_then_continued_is_named(world: World) -> None:
-    """What failed was removed and measured again."""
+    """Failed numbers were removed and measured again."""
     world.rate = 1.0
     assert world.certify().exit_code == 1
     kept = [r for r in world.records[:-1] if r.kind not in (Kind.MEASUREMENT, Kind.STEP)]

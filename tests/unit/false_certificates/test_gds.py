@@ -42,7 +42,7 @@ class GdsNodes(StorageNodes):
     row: dict[str, Any] = field(default_factory=dict)
     rc_of_program: int = 0
     heading: str = ""
-    """What gdsio prints before its line."""
+    """Output of gdsio before its line."""
     runs: int = 0
     name: str = "nfs-rdma"
 

@@ -106,7 +106,7 @@ def faults(folder: Path, records: Sequence[Record] | None = None, engine: str = 
 
 
 def named(made: dict[str, Measurement]) -> dict[str, str]:
-    """What is named, by node with a number above zero."""
+    """Named faults, by node with a number above zero."""
     return {node: one.conditions["faults"] for node, one in made.items() if any(one.samples)}
 
 

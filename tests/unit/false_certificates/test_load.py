@@ -1,4 +1,4 @@
-"""What the load did to the nodes: a rack that a benchmark damaged is not certified, and the step is named."""
+"""A rack that a benchmark damaged is not certified, and the step is named."""
 
 from __future__ import annotations
 

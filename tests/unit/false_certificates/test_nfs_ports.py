@@ -1,4 +1,4 @@
-"""What a client's ports have not carried did not come over NFS; what they do not tell, or tell late, proves nothing."""
+"""Bytes that a client's ports have not carried did not come over NFS; late or missing counters prove nothing."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def local_read() -> Record:
 
 
 def faults_of(change: Callable[[Record], dict[str, Any] | None]) -> dict[int, str]:
-    """What reading the example again finds once the measurements are edited, by ``seq``."""
+    """Contradictions that reading the example again finds once the measurements are edited, by ``seq``."""
     edits = {record.seq: change(record) for record in measured()}
     records = edited(lambda record: record.body | (edits.get(record.seq) or {}))
     return prove(records, example_folder(), stored_architecture(example_folder(), info_of(records))).faults

@@ -19,7 +19,7 @@ from tests.unit.storage_nodes import JOB, StorageNodes
 RAMP = JOB.model_copy(update={"ramp_s": 10, "runtime_s": 60})
 SHOWN = ("local", "nfs-tcp", "cephfs")
 RUN_BYTES = 60 * 60_000_000
-"""What fio counts of one client."""
+"""Bytes that fio counts of one client."""
 IN_RAMP = {"ramp_s": 10, "ramp_bytes": 10 * 60_000_000}
 
 

@@ -191,7 +191,7 @@ def test_what_a_server_does_not_tell_is_unknown_and_the_number_counts(tmp_path: 
     ],
 )
 def test_what_no_server_sent_is_invalid(tmp_path: Path, seconds: int, sent: float, words: str | None) -> None:
-    """What an adapter tells late is no fault: the bytes of three seconds."""
+    """Bytes that an adapter counts up to three seconds late are no fault."""
     bench = of_storage(jobs={"read": JOB.model_copy(update={"runtime_s": seconds})})
     read = 2 * (60_000_000 * seconds // 1048576) * 1048576
     edit = once(rf"tx_bytes:\d+ -> tx_bytes:{int(read * sent) + 1}")

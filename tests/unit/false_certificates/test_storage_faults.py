@@ -1,4 +1,4 @@
-"""What goes wrong with one client of several: it is named, and no sum counts it."""
+"""Faults of one client of several: it is named, and no sum counts it."""
 
 from __future__ import annotations
 

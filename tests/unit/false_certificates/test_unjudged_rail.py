@@ -1,4 +1,4 @@
-"""What is measured, or there, and judged by nothing: rails, storages, operations, roles, parts of a profile."""
+"""Parts of a rack or a run that no criterion judges: rails, storages, operations, roles, parts of a profile."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def infos(rack: Rack) -> tuple[NodeInfo, ...]:
 
 
 def missed(made: Architecture, rack: Rack, answered: Sequence[Case]) -> set[Case]:
-    """What the judge misses by its own list, without the run's plan."""
+    """Cases that the judge misses by its own list, without the run's plan."""
     groups = {"all": tuple(node.name for node in rack.nodes)}
     groups |= {role: tuple(node.name for node in rack.group(role)) for role in made.roles}
     verdicts_ = missing(made, infos(rack), groups, set(answered), RunScope())

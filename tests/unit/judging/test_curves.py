@@ -102,7 +102,7 @@ def test_a_step_down_is_named() -> None:
 
 
 def test_another_baseline() -> None:
-    """What one client gets alone may be limited by the client."""
+    """The rate of one client alone may be limited by the client."""
     by_id = of(made(baseline=4), *grown({1: 150.0, 2: 250.0, 4: 400.0, 8: 790.0}))
     assert {name for name in by_id if name.startswith("eff")} == {"efficiency@1", "efficiency@2", "efficiency@8"}
     assert by_id["efficiency@8"].value == pytest.approx(0.9875)

@@ -1,4 +1,4 @@
-"""What must hold of gates, conditions, levels, alternatives, curves, outliers and attribution whatever the evidence.
+"""Properties of gates, conditions, levels, alternatives, curves, outliers and attribution for any evidence.
 
 Relative tests compare members with each other, so that making one of them worse may clear another: there "a worse
 sample" is about the member's own verdict.

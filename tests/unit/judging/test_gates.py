@@ -1,4 +1,4 @@
-"""What a measurement must prove about itself."""
+"""Gates: proofs that a measurement must bring itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the judge whatever the evidence.
+"""Properties of the judge for any evidence.
 
 "Better" and "worse" are about a bar: with ``ge`` a smaller sample is worse, with ``le`` a larger one.
 """
@@ -87,7 +87,7 @@ def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
     case=st.sampled_from([("ge", "p10"), ("ge", "p5"), ("ge", "p1"), ("le", "p90"), ("le", "p95"), ("le", "p99")]),
 )
 def test_a_worse_sample_never_improves_a_percentile(values: list[float], factor: float, case: tuple[str, str]) -> None:
-    """What was unmeasured for want of samples may be judged with one more."""
+    """A number that was unmeasured for want of samples may be judged with one more."""
     op, statistic = case
     declared = made(op, statistic=statistic)
     worse = max(values) * (2 - factor) if op == "le" else min(values) * factor

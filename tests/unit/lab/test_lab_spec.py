@@ -1,4 +1,4 @@
-"""What the virtual rack consists of, and the command lines that make it."""
+"""Parts of the virtual rack, and the command lines that make it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DAOS's daemons were started with."""
+"""Arguments of DAOS's daemons."""
 
 from __future__ import annotations
 

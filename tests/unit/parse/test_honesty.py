@@ -1,4 +1,4 @@
-"""What must hold for every parser; of outputs that end too early see ``test_truncation.py``."""
+"""Properties of every parser; for outputs that end too early see ``test_truncation.py``."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_validators_ask_parsers() -> None:
 
 
 def is_output(node: ast.expr) -> bool:
-    """What a command printed, also decoded and stripped."""
+    """Whether it is the output of a command, also decoded and stripped."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "strip"):
         node = node.func.value
     return isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr", "text")

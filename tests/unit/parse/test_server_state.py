@@ -1,4 +1,4 @@
-"""What a storage server tells of its drives and ports, as one command prints it."""
+"""Drives and ports of a storage server, as one command prints them."""
 
 from __future__ import annotations
 

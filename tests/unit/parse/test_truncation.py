@@ -69,7 +69,7 @@ NO_KERNEL_LOG: Final = ("dmesg/kmsg-peermem.txt", "dmesg/syslog-ib-flap-azure.tx
 
 class Sample(NamedTuple):
     name: str
-    """What its parser gives."""
+    """Result of its parser."""
     parser: Parser
     path: Path
 
@@ -88,7 +88,7 @@ ALL = [pytest.param(sample, id=f"{sample.name}-{sample.path.name}") for sample i
 
 
 def untrue(sample: Sample, raw: bytes, ends: list[int]) -> list[str]:
-    """What is wrong with the results of the output up to each of these ends."""
+    """Errors in the results of the output up to each of these ends."""
     whole = sample.parser(raw)
     wrong = []
     for end in ends:

@@ -42,7 +42,7 @@ def operations(golden: str) -> Iterator[tuple[str, str]]:
 
 
 def unkept(script: str) -> set[str]:
-    """What a script changes and does not keep first."""
+    """Files that a script changes and does not keep first."""
     text = re.sub(r"""["'\\]""", "", script)
     kept: dict[str, set[str]] = {}
     for kind, words in KEPT.findall(text):

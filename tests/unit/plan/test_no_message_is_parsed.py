@@ -1,4 +1,4 @@
-"""What one module reports to another is data: no module takes messages or shell of another apart."""
+"""Reports between modules are data: no module takes messages or shell of another apart."""
 
 from __future__ import annotations
 

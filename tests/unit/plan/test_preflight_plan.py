@@ -1,5 +1,5 @@
-"""What ``rackproof preflight`` stops at before anything is touched, and what the end of a deploy compares: written
-racks that differ from a healthy one in one place."""
+"""Faults that stop ``rackproof preflight`` before anything is touched, and those that the end of a deploy compares:
+written racks that differ from a healthy one in one place."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ STOPS: dict[str, tuple[Case, Callable[[Path], None], list[str]]] = {
         ["expected a blank drive for the array", "actual xfs 'home'", "[drives.foreign]"],
     ),
 }
-"""What differs from a healthy rack, and what preflight prints."""
+"""Differences from a healthy rack, and output of preflight."""
 UNDER_JOBS: dict[str, tuple[Case, int]] = {
     "nothing": (Case(), 0),
     "a library": (Case(changes=(("libnccl2 2.28.3-1+", "libnccl2 2.27.2-1+"),)), 0),
@@ -99,7 +99,7 @@ UNDER_JOBS: dict[str, tuple[Case, int]] = {
     ),
     "network stack": (Case(changes=(("installed doca-ofed 3.2.1-044000", "installed doca-ofed 3.2.0-012000"),)), 1),
 }
-"""What differs from a healthy rack whose GPUs are in use, and preflight's exit status."""
+"""Differences from a healthy rack whose GPUs are in use, and preflight's exit status."""
 LIMIT = ("gpu-01",)
 Preflight = Callable[[str], Result]
 

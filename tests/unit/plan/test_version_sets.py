@@ -50,7 +50,7 @@ RUNS = "    6.8.0-87-generic\n    --\n   "
 
 @dataclass(frozen=True)
 class Case:
-    """What of a converged rack is otherwise: text and what stands in its place."""
+    """A difference from a converged rack: a text and its replacement."""
 
     rack: str = UBUNTU
     changes: tuple[tuple[str, str], ...] = field(default=())
@@ -118,7 +118,7 @@ def written(folder: Path, case: Case) -> Path:
 
 
 def file_answers(folder: Path) -> str:
-    """What FileStates says where every repository file is as the set calls for."""
+    """Answer of FileStates where every repository file is as in the set."""
     answer = read_written(folder).answers["gpu-01"].run(f"{MACHINE_COMMAND}; echo rackproof-end", 1)
     machine = parse_machine(answer.stdout.decode().splitlines()[:-1])
     versions = load_versions(folder / "versions.lock.yaml")

@@ -117,7 +117,7 @@ def changed(node: NodePlan) -> set[str]:
 
 
 def written(node: NodePlan, path: str) -> str:
-    """What a file gets, of all operations."""
+    """New lines of a file, of all operations."""
     lines = [line for operation in node.operations for line in operation.differences]
     start = lines.index(f"+++ {path}") + 1
     end = next((k for k, line in enumerate(lines[start:], start) if line.startswith("--- ")), len(lines))

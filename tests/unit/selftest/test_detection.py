@@ -1,4 +1,4 @@
-"""What the self-test must notice: bad validators, faults that prove nothing, alarms without a reason."""
+"""The self-test notices bad validators, faults that prove nothing, alarms without a reason."""
 
 from __future__ import annotations
 

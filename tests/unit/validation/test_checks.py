@@ -40,7 +40,7 @@ def test_a_declaration_is_complete() -> None:
 
 
 def items_on_racks(declared: Check) -> Iterator[tuple[Context, Node, Sequence[str]]]:
-    """What a check is asked on each node of every rack."""
+    """Items of a check on each node of every rack."""
     for context in (one.context for one in subjects()):
         for node in context.rack.nodes:
             if items := declared.items(context.arch, node, context.rack):

@@ -152,7 +152,7 @@ def installing(
     installed: frozenset[str] = frozenset(),
     locked: tuple[LockedPackage, ...] = (),
 ) -> list[str]:
-    """What the deploy does about packages on RHEL, in its order."""
+    """Changes of packages on RHEL, in their order."""
     done: list[str] = []
     monkeypatch.setattr(deploy, "packages_here", lambda part: locked)
     monkeypatch.setattr(deploy, "stage", lambda component, title: done.append(f"stage {component}"))

@@ -1,4 +1,4 @@
-"""What the deploy makes of the written racks: first installation, and nothing the second time."""
+"""The deploy on the written racks: a first installation, and nothing the second time."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def build(
 
 
 def state(folder: Path) -> dict[str, tools.Built]:
-    """What the node's answer says of the programs that ``build`` has put there."""
+    """State of the programs that ``build`` has put there, from the node's answer."""
     answer = sh(tools.STATE.replace(tools.TOOLS, f"{folder}/tools"), check=True).stdout
     return tools.parse_state(answer.replace(f"{folder}/tools", tools.TOOLS).splitlines())
 
@@ -103,7 +103,7 @@ def test_programs_and_the_digest_of_their_sources_are_installed(name: str, tmp_p
 
 
 def test_machine_code_is_made_for_the_gpus_of_the_node(tmp_path: Path) -> None:
-    """What the driver would have to compile fails where CUDA is newer than the driver."""
+    """Code that the driver has to compile fails where CUDA is newer than the driver."""
     gpus = "9.0 9.0 10.3 '[N/A]'"
     assert build("nccl_tests", tmp_path, MAKE["nccl_tests"], gpus=gpus).returncode == 0
     asked = (tmp_path / "tools/nccl_tests/bin/all_reduce_perf").read_text()

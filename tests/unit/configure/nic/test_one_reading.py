@@ -1,4 +1,4 @@
-"""What the validators read of a port's classes is what the program that sets them reads, tool by tool."""
+"""Validators read a port's classes as the program that sets them does, tool by tool."""
 
 from __future__ import annotations
 

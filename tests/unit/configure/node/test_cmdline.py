@@ -140,7 +140,7 @@ def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
 
 
 def source(text: str, default: str, common: str) -> list[str]:
-    """What grub-mkconfig makes of /etc/default/grub and the drop-in: the two variables, one behind the other."""
+    """Kernel arguments that grub-mkconfig makes of /etc/default/grub and the drop-in: one variable behind the other."""
     script = (
         f"set -e\nGRUB_CMDLINE_LINUX='{common}'\nGRUB_CMDLINE_LINUX_DEFAULT='{default}'\n{text}\n"
         'echo "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"'

@@ -1,4 +1,4 @@
-"""What the architecture declares precedes what the inventory says, and the two must not contradict each other."""
+"""The architecture precedes the inventory, and the two must not contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operating system forbids: read, and named with what of the node it stops."""
+"""Prohibitions of the operating system: read, and named with the part of the node that they stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a reboot."""
+"""Changes that wait for a reboot."""
 
 from __future__ import annotations
 

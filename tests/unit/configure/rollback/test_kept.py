@@ -1,4 +1,4 @@
-"""What operations change besides files of the kit's own, and how it comes back. Their scripts run in a folder."""
+"""Rollback of files that are not the kit's own. The operations' scripts run in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operation undoes on which node."""
+"""Changes that the operation undoes, by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vendors' clients are set up with, and their installation for real: their server and their programs are ours."""
+"""Set-up of vendors' clients, and their installation for real: their server and their programs are ours."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ echo built
 
 
 def bundle(script: bytes = BUILD) -> bytes:
-    """What a vendor's source looks like from outside: a folder with build.sh."""
+    """A vendor's source from outside: a folder with build.sh."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
         member = tarfile.TarInfo("vastnfs-4.0.35/build.sh")

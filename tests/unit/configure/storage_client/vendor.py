@@ -23,7 +23,7 @@ KERNEL = "6.8.0-60-generic"
 
 @dataclass
 class Vendor:
-    """What is served, by path; a path in ``cut`` is broken off in the middle."""
+    """Files of the server, by path; a path in ``cut`` is broken off in the middle."""
 
     port: int = 0
     served: dict[str, bytes] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Bench:
 
     @property
     def packages(self) -> Path:
-        """What is installed, ``NAME VERSION``."""
+        """Installed packages, ``NAME VERSION``."""
         return self.root / "packages/installed"
 
     def file(self, path: str, text: str, mode: int = 0o644) -> Path:

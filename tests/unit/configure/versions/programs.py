@@ -17,6 +17,6 @@ def run_with(folder: Path, script: str, programs: Mapping[str, str]) -> subproce
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """What a script that ended with an error said last."""
+    """Last line of a script that ended with an error."""
     assert done.returncode == 1, (done.returncode, done.stderr)
     return done.stderr.strip().splitlines()[-1]
