@@ -110,7 +110,7 @@ def _way(criterion: Criterion, verdict: Verdict, level: str | None) -> tuple[Cri
     everyone: tuple[Criterion | Alternative, ...] = (criterion, *criterion.any_of)
     ways = [(way, settled(way.pass_, level)) for way in everyone]
     for way, bar in ways:
-        if way.metric == verdict.metric and (verdict.bar or "").startswith(bar_text(bar)):
+        if way.metric == verdict.metric and verdict.bar == bar_text(bar, level):
             return way, bar
     return ways[0]
 

@@ -13,6 +13,8 @@ from rackproof.report.comparison import lines
 from tests.unit.judging import GPU, architecture, bar, criterion, measurement
 from tests.unit.test_compare import reads, records, text_of
 
+WAY: dict[str, Any] = {"metric": "storage.read_bandwidth", "where": {"storage": "nfs"}, "scope": "node"}
+
 
 def fairness(**fields: Any) -> Any:
     bar = {"op": "ge", "value": 80, "unit": "percent"}
@@ -68,6 +70,18 @@ def test_a_share_is_compared_as_a_share_with_the_scatter_of_its_samples() -> Non
 
     assert changes(side(100.0, 4.0), side(80.0, 3.2)) == {(Change.SAME, (2, 2))}
     assert changes(side(100.0, 4.0), side(80.0, 4.0)) == {(Change.WORSE, (2, 2))}
+
+
+def test_of_alternatives_the_one_that_was_judged_is_compared() -> None:
+    """Also where the text of another one's bar begins like its own."""
+    first, second = (
+        {"metric": "link.tcp_bandwidth", "where": {"rail": rail}, "scope": "pair", "reduce": "median"} for rail in "01"
+    )
+    other = {**WAY, "pass": bar("ge", 80, "percent", tolerance_pct=5, of=second)}
+    share = criterion(id="nfs.share", reduce="median", bar=bar("ge", 80, "percent", of=first), any_of=[other])
+    of = measurement(GPU, 4.0, 4.0, metric="link.tcp_bandwidth", rail="1")
+    side = records(*(reads(400.0, 400.0, node=node) for node in GPU), of)
+    assert {value.samples for value in compare(architecture(share), side, side).values} == {(2, 2)}
 
 
 def test_a_value_that_one_run_lacks_is_not_the_same() -> None:

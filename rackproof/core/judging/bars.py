@@ -59,13 +59,14 @@ def level_reached(bar: Bar, value: float) -> str | None:
     return reached[-1] if reached else None
 
 
-def bar_text(bar: Bar) -> str:
-    """``≥ 60 %``, ``2 to 5 ms``, with the tolerance where there is one."""
+def bar_text(bar: Bar, level: str | None = None) -> str:
+    """``≥ 60 %``, ``2 to 5 ms``, with the tolerance where there is one, and ``level`` where the bar has levels."""
     if bar.op == "range":
         text = f"{number_text(_limit(bar.low))} to {amount(_limit(bar.high), bar.unit)}"
     else:
         text = f"{_SIGNS[bar.op]} {amount(_limit(bar.value), bar.unit)}"
-    return f"{text} (tolerance {number_text(bar.tolerance_pct)} %)" if bar.tolerance_pct else text
+    text += f" (tolerance {number_text(bar.tolerance_pct)} %)" if bar.tolerance_pct else ""
+    return text + (f" ({level})" if bar.levels else "")
 
 
 def amount(value: float, unit: str, other_than: float | None = None) -> str:

@@ -81,7 +81,7 @@ class _Case:
         self.metric = METRICS[asks.metric]
         self.question = question(asks, asks.scope, where)
         self.is_share = self.bar.of is not None or asks.reduce in SPREADS
-        self.bar_text = bar_text(self.bar) + (f" ({architecture.level})" if self.bar.levels else "")
+        self.bar_text = bar_text(self.bar, architecture.level)
         self.per_member = asks.reduce is Reduce.EACH or asks.scope is Scope.RACK
         self.common: dict[str, Any] = {
             **about(criterion, id_),
