@@ -12,7 +12,7 @@ from collections import Counter
 
 from testinfra.host import Host
 
-from rackproof.configure.storage_client.cephfs import fsid_of
+from rackproof.configure.storage_client.cephfs import declared_fsid
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.mounted import (
@@ -73,7 +73,7 @@ def test_source(host: Host, arch: Architecture, node: Node, rack: Rack, item: st
     if storage.fstype == "fuse.daos":
         announce(host, DFUSE)
     daemons = parse_dfuse(read(host, DFUSE)) if storage.fstype == "fuse.daos" else ()
-    fsids = filter(None, [fsid_of(arch, rack, node, storage)])
+    fsids = filter(None, [declared_fsid(arch, rack, node, storage)])
     faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons, tuple(fsids))
     expect_all([*bind_faults(mounts), *faults])
 
