@@ -69,8 +69,10 @@ def arrivals_of(peak_rate: float, percent: int, clients: int, processes: int) ->
 
 
 def long_enough(runtime_s: int, arrivals: float) -> int:
-    """Seconds until so many requests a second give a 99th percentile; at most ``_LONGEST`` times the profile's."""
-    return min(max(runtime_s, ceil(_SPARE * LEAST_REQUESTS / arrivals)), _LONGEST * runtime_s)
+    """Seconds until so many requests a second give a 99th percentile; at most ``_LONGEST`` times the profile's. Without
+    any, as after a ramp whose requests still wait, the longest."""
+    longest = _LONGEST * runtime_s
+    return min(max(runtime_s, ceil(_SPARE * LEAST_REQUESTS / arrivals)), longest) if arrivals else longest
 
 
 class TooFewRequests(ParseError):
