@@ -33,11 +33,11 @@ from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
 from rackproof.cli.unrecorded import clean
-from rackproof.core.evidence import Record
+from rackproof.core.evidence import Record, RunInfo
 from rackproof.core.rack import Rack
 from rackproof.core.visible import shown
 from rackproof.core.wording import counted, scaled
-from rackproof.errors import EXIT_FAILED, EvidenceWriteError, RunError
+from rackproof.errors import EXIT_FAILED, ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     changed_since,
     check_resumable,
@@ -197,16 +197,32 @@ def prepare(
     stages: Sequence[str],
 ) -> Run:
     rack = load_rack(inventory)
-    reference = architecture_of(rack, architecture)
-    if resume:
+    if not resume:
+        reference = architecture_of(rack, architecture)
+        return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Display(), stages)
 
-        def refuse(records: Sequence[Record]) -> None:
-            info = info_of(records)
-            check_resumable(info, rack, reference, profile or info.profile)
+    def refuse(records: Sequence[Record]) -> None:
+        info = info_of(records)
+        check_resumable(info, rack, _architecture_of_run(info, rack, architecture), profile or info.profile)
 
-        folder, info = find_resumable(output, resume, refuse, inventory)
-        return Run(folder, rack, reference, profile or info.profile, Display(), stages, resume=True)
-    return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Display(), stages)
+    folder, info = find_resumable(output, resume, refuse, inventory)
+    reference = _architecture_of_run(info, rack, architecture)
+    return Run(folder, rack, reference, profile or info.profile, Display(), stages, resume=True)
+
+
+def _architecture_of_run(info: RunInfo, rack: Rack, requested: str | None) -> LoadedArchitecture:
+    """The requested architecture, otherwise the inventory's or the published one with the run's id. Raises RunError,
+    ArchitectureError."""
+    if requested:
+        return architecture_of(rack, requested)
+    with suppress(ArchitectureError):  # the run may have named another one than the inventory
+        own = architecture_of(rack, None)
+        if own.model.metadata.id == info.architecture:
+            return own
+    try:
+        return architectures.load(info.architecture)
+    except ArchitectureError as error:
+        raise RunError(f"{info.run}: began with --architecture, name it again: {error}") from None
 
 
 def default_profile(rack: Rack) -> str:
@@ -265,10 +281,21 @@ def _files_stay(run: Run) -> str:
 
 def _go_on(run: Run, whole: bool) -> str:
     """How to continue after an interrupt."""
-    inventory, folder = shlex.quote(run.rack.source), shlex.quote(kit.shown(run.folder))
-    if whole:
-        return f"continue with: rackproof certify {inventory} --resume {folder}"
-    return f"its evidence is in {folder}; {again()}"
+    folder = kit.shown(run.folder)
+    if not whole:
+        return f"its evidence is in {shlex.quote(folder)}; {again()}"
+    words = ["rackproof", "certify", run.rack.source, "--resume", folder]
+    if not _has_id(run.architecture):
+        words += ["--architecture", kit.shown(run.architecture.path)]
+    return f"continue with: {shlex.join(words)}"
+
+
+def _has_id(architecture: LoadedArchitecture) -> bool:
+    """Whether an architecture is found by its id."""
+    try:
+        return architectures.load(architecture.model.metadata.id).sha256 == architecture.sha256
+    except ArchitectureError:
+        return False
 
 
 class _OneLine(logging.Formatter):

@@ -236,6 +236,8 @@ def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture,
     for node, before in zip(now, info.nodes, strict=True):
         if node != before or data[node.name] != info.node_data.get(node.name):
             raise RunError(f"{info.run}: {rack.source} says something else of {node.name} than when it began; {ANEW}")
+    if info.architecture != (id_ := architecture.model.metadata.id):
+        raise RunError(f"{info.run}: it began with architecture {info.architecture}, not {id_}; {ANEW}")
     if info.architecture_sha256 != architecture.sha256:
         raise RunError(f"{info.run}: {architecture.path} has changed since it began; {ANEW}, or judge this one again")
     if info.profile != profile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from typing import Any
 
@@ -174,6 +175,42 @@ def test_a_run_is_not_continued_against_another_text_of_the_architecture(world: 
     path = world.folder / "architectures/small.yaml"
     path.write_text(path.read_text().replace("Small rack", "Smaller rack"))
     assert "has changed since it began" in refused(world, "--resume", "latest")
+
+
+def other_architecture(world: World, path: str) -> str:
+    """An architecture that the inventory does not name."""
+    file = world.folder / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("{apiVersion: refarch/v1, extends: small, metadata: {id: other, version: 1.0.0, title: Other}}")
+    return str(file)
+
+
+def test_a_run_is_continued_against_its_own_architecture(world: World) -> None:
+    other_architecture(world, "architectures/other.yaml")
+    world.hooks["storage/local/read"] = interrupt
+    result = world.run("certify", "a.py", "--quiet", "--architecture", "other")
+    world.steps.clear()
+    assert "--architecture" not in result.output
+    assert "it began with architecture other, not small; start a new run" in refused(
+        world, "--resume", world.runs[0].name, "--architecture", "small"
+    )
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/local/read"]
+    assert world.certificate()["architecture"]["id"] == "other"
+
+
+def test_a_run_against_a_file_says_how_it_is_continued(world: World) -> None:
+    path = other_architecture(world, "elsewhere/our other.yaml")
+    world.hooks["storage/local/read"] = interrupt
+    result = world.run("certify", "a.py", "--quiet", "--architecture", path)
+    world.steps.clear()
+    way = result.output.strip().rpartition("continue with: rackproof ")[2]
+    assert shlex.split(way)[-1].endswith("elsewhere/our other.yaml")
+    assert "began with --architecture, name it again: no reference architecture 'other'" in refused(
+        world, "--resume", "latest"
+    )
+    assert world.run(*shlex.split(way), "--quiet").exit_code == 0
+    assert world.steps == ["storage/local/read"]
 
 
 @pytest.mark.parametrize(
