@@ -23,6 +23,7 @@ from rackproof.core.load import PREFIX
 from rackproof.core.metrics import OF_CONTENT
 from rackproof.core.starvation import starved
 from rackproof.core.verdict import with_item
+from rackproof.core.wording import counted
 
 VALIDATE: Final = "validate"
 
@@ -250,7 +251,7 @@ def _deploy(history: History, record: Record) -> None:
         return
     for node in record.body["nodes"]:
         if count := len(node["changed"]) + len(node["failed"]):
-            text = f"{count} changes by the deploy"
+            text = f"{counted(count, 'change')} by the deploy"
             history.changes.append(Change(record.seq, record.time, node["node"], CONFIGURED, text))
 
 
@@ -342,7 +343,7 @@ def _joined(history: History, step: str, several: Iterable[_Attempt]) -> Iterato
         gone = list(last.join(attempt))
         history.superseded.update(record.seq for record in gone if not _is_wrong(record))
         if count := sum(_has_samples(record) and record.seq < attempt.records[0].seq for record in gone):
-            history.replaced.append(Replaced(f"step {step}", f"{count} numbers of starved machines"))
+            history.replaced.append(Replaced(f"step {step}", f"{counted(count, 'number')} of starved machines"))
 
 
 def _is_wrong(record: Record) -> bool:
@@ -357,4 +358,4 @@ def _others(history: History, step: str, several: Sequence[_Attempt]) -> Iterato
         if index != best:
             yield from (record.seq for record in attempt.records if not _is_wrong(record))
             if attempt.sampled:
-                history.replaced.append(Replaced(f"step {step}", f"{attempt.sampled} numbers"))
+                history.replaced.append(Replaced(f"step {step}", counted(attempt.sampled, "number")))

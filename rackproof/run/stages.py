@@ -294,7 +294,7 @@ class Run:
         if open_steps:
             remove_files(session, every, self._say)
         self.storages = ()
-        self._say(f"{len(open_steps)} benchmark steps done")
+        self._say(f"{counted(len(open_steps), 'benchmark step')} done")
         return True
 
 
@@ -330,7 +330,8 @@ def deploy_checks(record: DeployRecord) -> list[CheckResult]:
         elif node.reason or not record.ok:
             outcome, message = CheckOutcome.UNMEASURED, node.reason or record.reason or "the deploy did not finish"
         else:
-            outcome, message = CheckOutcome.PASSED, f"{len(node.changed)} changes, {node.unchanged} operations without"
+            changes, others = counted(len(node.changed), "change"), counted(node.unchanged, "operation")
+            outcome, message = CheckOutcome.PASSED, f"{changes}, {others} without"
         results.append(
             CheckResult(
                 check=CONVERGED, node=node.node, outcome=outcome, message=message, raw=record.raw,

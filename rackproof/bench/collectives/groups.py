@@ -190,7 +190,7 @@ class _Run:
         self.answers += [answer_of(command, partial(read_raw, folder)) for command in kept]
         self.ledger.add(self.answers, self.architecture, self.plan.least)
         if self.answers:
-            self.context.say(f"group testing continues after {len(launches(self.answers))} jobs")
+            self.context.say(f"group testing continues after {counted(len(launches(self.answers)), 'job')}")
 
     def jobs(self, jobs: Sequence[Job]) -> list[list[Outcome]]:
         """Outcomes of a round: of an interrupted search, otherwise run now, all at once."""

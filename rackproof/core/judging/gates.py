@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rackproof.core.architecture import Curve, Gate, Quantity, Reference
 from rackproof.core.judging.bars import number_text
-from rackproof.core.wording import exact
+from rackproof.core.wording import counted, exact
 
 Companions = Mapping[str, tuple[float, ...]]
 
@@ -89,7 +89,8 @@ def _gate_fault(
 ) -> str | None:
     for name in names:
         if len(companions[name]) != samples:
-            return f"{gate} cannot be checked: {len(companions[name])} numbers of {name} for {samples} samples"
+            numbers = counted(len(companions[name]), "number")
+            return f"{gate} cannot be checked: {numbers} of {name} for {counted(samples, 'sample')}"
     faults = []
     read = companions[_READ] if gate is Gate.DATASET_SIZE and _READ in names else ()
     for repetition in range(warmup, samples):

@@ -406,7 +406,7 @@ def test_a_resume_tries_steps_again_that_lack_numbers(world: World) -> None:
     assert world.certify("--resume", "latest").exit_code == 0
     assert world.steps == ["storage/nfs/read", "storage/local/read"]  # the state of gpu-02 before the second is unknown
     (verdict,) = world.verdicts("run.replaced").values()
-    assert "step storage/nfs/read (1 numbers)" in verdict["message"]
+    assert "step storage/nfs/read (1 number)" in verdict["message"]
 
 
 def test_a_deploy_that_changes_a_node_later_makes_its_numbers_void(world: World) -> None:

@@ -141,7 +141,7 @@ def test_a_gate_without_its_numbers_is_not_passed(gate: Gate) -> None:
         less = {other: values for other, values in numbers.items() if other != name}
         assert f"{name} not recorded" in str(fault_of([gate], less, 2))
         short = str(fault_of([gate], numbers | {name: (1.0,)}, 2))
-        assert short == f"{gate} cannot be checked: 1 numbers of {name} for 2 samples"
+        assert short == f"{gate} cannot be checked: 1 number of {name} for 2 samples"
     assert "cannot be checked" in str(fault_of([gate], {}, 2))
 
 
