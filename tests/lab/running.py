@@ -132,13 +132,15 @@ def traces(rack: Rack) -> dict[str, set[str]]:
     return {name: set(answer.text.splitlines()) for name, answer in answers.items()}
 
 
-def left_behind(rack: Rack, before: Mapping[str, set[str]], lost: str = "") -> dict[str, list[str]]:
+def left_behind(
+    rack: Rack, before: Mapping[str, set[str]], lost: str = "", within_s: float = GONE_S
+) -> dict[str, list[str]]:
     """Traces that nodes have more than before, by node, once they stay.
 
     ``lost``: a node that did not answer at the end of the run; it keeps the account's home up to the next run, which
     makes it anew, and may keep the table of the firewall as long.
     """
-    deadline = time.monotonic() + GONE_S
+    deadline = time.monotonic() + within_s
     allowed = {lost: {f"file {HOME}", "table inet rackproof"}}
     while True:
         new = {node: now - before[node] - allowed.get(node, set()) for node, now in traces(rack).items()}
