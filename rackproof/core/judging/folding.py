@@ -12,6 +12,7 @@ from typing import Final
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, amended
+from rackproof.core.wording import counted
 
 FEWEST: Final = 4
 """Number of nodes from which on pairs are folded; fewer nodes have no more pairs than nodes."""
@@ -40,7 +41,9 @@ def _others(pair: Verdict, node: str) -> list[str]:
 
 def _without_pair(node: str, pairs: list[Verdict]) -> Verdict:
     """The node is not blamed for any pair, and no pair shows that it is well."""
-    message = f"no pair shows this node: each of its {len(pairs)} fails, and is blamed on the other node"
+    message = (
+        f"no pair shows this node: each of its {counted(len(pairs), 'pair')} fails, and is blamed on the other node"
+    )
     return amended(
         pairs[0], subject=node, status=Status.UNMEASURED, message=message, blame=None, value=None, samples=(),
         distance_pct=None, measured=None, cv_pct=None, simulated=any(pair.simulated for pair in pairs),
@@ -53,6 +56,8 @@ def _of_node(node: str, pairs: list[Verdict]) -> Verdict:
     counts = f"the worst of {len(pairs)} pairs"
     if worst.status not in (Status.PASS, Status.WARN):
         counts = f"{len(same)} of {len(pairs)} pairs, this one first"
+    if len(pairs) == 1:
+        counts = "the only pair"
     message = f"{worst.subject.replace('|', ' ↔ ')}: {worst.message}; {counts}"
     records = worst.records
     if worst.status in (Status.INVALID, Status.UNMEASURED):  # each of their steps may have to be repeated

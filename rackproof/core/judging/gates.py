@@ -89,8 +89,8 @@ def _gate_fault(
 ) -> str | None:
     for name in names:
         if len(companions[name]) != samples:
-            numbers = counted(len(companions[name]), "number")
-            return f"{gate} cannot be checked: {numbers} of {name} for {counted(samples, 'sample')}"
+            actual = counted(len(companions[name]), f"number of {name}", f"numbers of {name}")
+            return f"{gate} cannot be checked: {actual} for {counted(samples, 'sample')}"
     faults = []
     read = companions[_READ] if gate is Gate.DATASET_SIZE and _READ in names else ()
     for repetition in range(warmup, samples):

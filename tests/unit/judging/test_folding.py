@@ -31,6 +31,13 @@ def test_a_node_has_the_verdict_of_its_worst_pair() -> None:
     assert by_node["gpu-04"].distance_pct == 14.0
 
 
+def test_a_pair_without_others_is_the_only_one() -> None:
+    made = [of_pair("gpu-01", "gpu-02", Status.PASS), of_pair("gpu-03", "gpu-04", Status.UNMEASURED)]
+    assert {v.message for v in folded(made)} == {
+        "gpu-01 ↔ gpu-02: m; the only pair", "gpu-03 ↔ gpu-04: m; the only pair",
+    }  # fmt: skip
+
+
 def test_a_sick_node_fails_alone_and_its_partners_pass() -> None:
     link = {"metric": "link.tcp_bandwidth", "where": {"rail": 0}, "scope": "pair"}
     made = architecture(criterion(**link, bar=bar("ge", 5, "Gb/s")))
@@ -58,7 +65,7 @@ def test_a_node_whose_pairs_all_fail_by_others_is_not_shown_to_be_well() -> None
     assert {name for name, verdict in by_node.items() if verdict.status is Status.FAIL} == {*NAMES[:4]}
     alone = by_node["gpu-05"]
     assert (alone.status, alone.value, alone.samples, alone.blame) == (Status.UNMEASURED, None, (), None)
-    assert "each of its 4 fails, and is blamed on the other node" in alone.message
+    assert "each of its 4 pairs fails, and is blamed on the other node" in alone.message
 
 
 def test_pairs_of_few_nodes_and_verdicts_on_the_rack_stay() -> None:
