@@ -67,7 +67,7 @@ def run_steps(
             for cause in dict.fromkeys(causes.values()):
                 names = some([step.id for step in todo if causes[step.id] == cause], _SHOWN)
                 say(f"{cause}; attempt {attempt + 1} of {ATTEMPTS} at {names}")
-            wait_for_processors(session, guard.nodes, say)
+            wait_for_processors(session, [name for name in guard.nodes if name in answering], say)
             guard.observe()
             for fault in guard.record(todo[0].id):  # changes during the wait
                 say(fault)

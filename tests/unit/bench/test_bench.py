@@ -435,7 +435,8 @@ def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path
 def test_a_step_is_repeated_for_nodes_that_answer_only(
     devices: bool, dead: set[str], attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rackproof.bench.runner.wait_for_processors", lambda session, nodes, say: None)
+    waited: list[list[str]] = []
+    monkeypatch.setattr("rackproof.bench.runner.wait_for_processors", lambda s, nodes, say: waited.append(nodes))
     local = step("storage/local/read")
     if devices:
         local = replace(local, expects=tuple(p.model_copy(update={"members": tuple(f"{m}/nic0" for m in p.members)})
@@ -444,6 +445,8 @@ def test_a_step_is_repeated_for_nodes_that_answer_only(
         session.fleet.dead |= dead  # type: ignore[attr-defined]
         run_steps(session, [local], set(), str, starved=lambda: {local.id: "the controller was starved"})
     assert sum(r.kind is Kind.STEP for r in read_records(tmp_path)) == attempts
+    # a silent node would be asked for 10 s before each pause
+    assert waited == [[name for name in ("storage-01", "gpu-01", "gpu-02") if name not in dead]] * (attempts - 1)
 
 
 def test_storage_steps_write_before_they_read() -> None:
