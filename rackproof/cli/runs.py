@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,7 +34,7 @@ from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
 from rackproof.cli.unrecorded import clean
-from rackproof.core.evidence import Record, RunInfo
+from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack
 from rackproof.core.visible import shown
 from rackproof.core.wording import counted, scaled
@@ -201,28 +202,31 @@ def prepare(
         reference = architecture_of(rack, architecture)
         return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Display(), stages)
 
+    @cache  # `latest` may look at many runs
+    def reference_of(id_: str) -> LoadedArchitecture:
+        return architecture_of(rack, architecture) if architecture else _architecture_with(id_, rack)
+
     def refuse(records: Sequence[Record]) -> None:
         info = info_of(records)
-        check_resumable(info, rack, _architecture_of_run(info, rack, architecture), profile or info.profile)
+        try:
+            check_resumable(info, rack, reference_of(info.architecture), profile or info.profile)
+        except ArchitectureError as error:
+            if architecture:
+                raise
+            raise RunError(f"{info.run}: began with --architecture, name it again: {error}") from None
 
     folder, info = find_resumable(output, resume, refuse, inventory)
-    reference = _architecture_of_run(info, rack, architecture)
+    reference = reference_of(info.architecture)
     return Run(folder, rack, reference, profile or info.profile, Display(), stages, resume=True)
 
 
-def _architecture_of_run(info: RunInfo, rack: Rack, requested: str | None) -> LoadedArchitecture:
-    """The requested architecture, otherwise the inventory's or the published one with the run's id. Raises RunError,
-    ArchitectureError."""
-    if requested:
-        return architecture_of(rack, requested)
+def _architecture_with(id_: str, rack: Rack) -> LoadedArchitecture:
+    """The inventory's architecture if it has this id, otherwise the published one. Raises ArchitectureError."""
     with suppress(ArchitectureError):  # the run may have named another one than the inventory
         own = architecture_of(rack, None)
-        if own.model.metadata.id == info.architecture:
+        if own.model.metadata.id == id_:
             return own
-    try:
-        return architectures.load(info.architecture)
-    except ArchitectureError as error:
-        raise RunError(f"{info.run}: began with --architecture, name it again: {error}") from None
+    return architectures.load(id_)
 
 
 def default_profile(rack: Rack) -> str:

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.long
 LAUNCHERS = ("mpirun", "srun", "ssh")
 LIMIT_S = (15 + 2) * 2 + 120
 """Time limit of a collective with one size, in seconds."""
-BUSY_S = 900
-"""A busy controller is waited for before a step is repeated, and a lost node is asked for 20 s each time."""
+BUSY_S = 600
+"""A busy controller is waited for, 120 s before each of two repetitions; a lost node is asked for 20 s beside them."""
 RANK = "pgrep -fx '[^ ]*python3 -I [^ ]*collectives.py .*'"
 """Programs of every launcher. A shell that starts it has other words before."""
 STARTED_S = 180

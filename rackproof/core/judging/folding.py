@@ -53,11 +53,12 @@ def _without_pair(node: str, pairs: list[Verdict]) -> Verdict:
 def _of_node(node: str, pairs: list[Verdict]) -> Verdict:
     worst = max(pairs, key=lambda verdict: (verdict.status.rank, -_distance(verdict), verdict.subject))
     same = [verdict for verdict in pairs if verdict.status is worst.status]
-    counts = f"the worst of {len(pairs)} pairs"
-    if worst.status not in (Status.PASS, Status.WARN):
-        counts = f"{len(same)} of {len(pairs)} pairs, this one first"
     if len(pairs) == 1:
         counts = "the only pair"
+    elif worst.status in (Status.PASS, Status.WARN):
+        counts = f"the worst of {len(pairs)} pairs"
+    else:
+        counts = f"{len(same)} of {len(pairs)} pairs, this one first"
     message = f"{worst.subject.replace('|', ' ↔ ')}: {worst.message}; {counts}"
     records = worst.records
     if worst.status in (Status.INVALID, Status.UNMEASURED):  # each of their steps may have to be repeated
